@@ -1,0 +1,379 @@
+"""The crawl database: its tables, how it is opened, and how a write transaction begins.
+
+SQLite in WAL mode by default, PostgreSQL by URL; nothing here that PostgreSQL could not do. Every process opens
+its own engine. Write transactions go through `write`, which takes SQLite's write lock at once (BEGIN IMMEDIATE),
+so that a transaction that read first can never fail half-way for want of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import IntEnum
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import Connection, Dialect, Engine
+
+BUSY_TIMEOUT_S = 60.0
+"""How long a SQLite writer waits for another one; transactions are batches of milliseconds."""
+
+
+class QueueState(IntEnum):
+    """Where a URL stands in the frontier."""
+
+    QUEUED = 0
+    LEASED = 1
+    DONE = 2
+
+
+class UtcTime(sa.TypeDecorator[datetime]):
+    """An aware UTC datetime, stored as seconds since the epoch: the same in both databases, and quick to compare."""
+
+    impl = sa.Double
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> float | None:
+        return None if value is None else value.timestamp()
+
+    def process_result_value(self, value: float | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else datetime.fromtimestamp(value, UTC)
+
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+# SQLite's own rowid is only used for a column of type INTEGER.
+_Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+
+def _id_column() -> sa.Column[int]:
+    return sa.Column("id", _Id, primary_key=True, autoincrement=True)
+
+
+sites = sa.Table(
+    "sites",
+    metadata,
+    _id_column(),
+    sa.Column(
+        "key", sa.Text, nullable=False, unique=True, comment="what the owner calls it by: host:port[/prefix/]"
+    ),
+    sa.Column("settings", sa.JSON, nullable=False, comment="a SiteSettings"),
+    sa.Column(
+        "needs_browser", sa.Boolean, nullable=True, comment="learned by render = auto; NULL: not known yet"
+    ),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("updated_at", UtcTime, nullable=False),
+)
+
+runs = sa.Table(
+    "runs",
+    metadata,
+    _id_column(),
+    sa.Column("site_id", _Id, sa.ForeignKey("sites.id", ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("state", sa.Text, nullable=False, comment="a RunState"),
+    sa.Column("reason", sa.Text, nullable=True, comment="why it ended, one sentence"),
+    sa.Column("asked_by", sa.Text, nullable=False, comment="command line, schedule, or a user's name"),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("started_at", UtcTime, nullable=True),
+    sa.Column("finished_at", UtcTime, nullable=True),
+)
+# Never two runs of one site at once, whoever starts them: the database itself refuses the second.
+sa.Index(
+    "uq_runs_one_alive",
+    runs.c.site_id,
+    unique=True,
+    sqlite_where=runs.c.state.in_(("queued", "running", "stopping", "stopped")),
+    postgresql_where=runs.c.state.in_(("queued", "running", "stopping", "stopped")),
+)
+
+run_counts = sa.Table(
+    "run_counts",
+    metadata,
+    sa.Column("run_id", _Id, sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True, comment="fetched, unchanged, error:timeout, …"),
+    sa.Column("n", sa.BigInteger, nullable=False),
+)
+
+rejections = sa.Table(
+    "rejections",
+    metadata,
+    sa.Column("run_id", _Id, sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("urlhash", sa.LargeBinary(16), primary_key=True),
+    sa.Column("url", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False, comment="a Rejection"),
+    sa.Column("parent_url", sa.Text, nullable=True),
+    sa.Column("rejected_at", UtcTime, nullable=False),
+)
+
+hosts = sa.Table(
+    "hosts",
+    metadata,
+    _id_column(),
+    sa.Column("host", sa.Text, nullable=False, unique=True, comment="host:port"),
+    sa.Column("next_request_at", UtcTime, nullable=False, comment="politeness: no request before"),
+    sa.Column(
+        "has_queue",
+        sa.Boolean,
+        nullable=False,
+        comment="a hint: set when a URL is queued, cleared when none is found",
+    ),
+    sa.Column("lease_owner", sa.Text, nullable=True),
+    sa.Column("lease_until", UtcTime, nullable=True),
+    sa.Column(
+        "failures",
+        sa.Integer,
+        nullable=False,
+        default=0,
+        server_default="0",
+        comment="failed requests in a row",
+    ),
+    sa.Column(
+        "robots_body",
+        sa.LargeBinary,
+        nullable=True,
+        comment="NULL with a status: no rules (404) or unreachable",
+    ),
+    sa.Column(
+        "robots_status", sa.Integer, nullable=True, comment="HTTP status of the last answer, 0: no answer"
+    ),
+    sa.Column("robots_expires_at", UtcTime, nullable=True),
+)
+sa.Index(
+    "ix_hosts_ready",
+    hosts.c.next_request_at,
+    sqlite_where=hosts.c.has_queue.is_(True),
+    postgresql_where=hosts.c.has_queue.is_(True),
+)
+
+urls = sa.Table(
+    "urls",
+    metadata,
+    _id_column(),
+    sa.Column(
+        "urlhash", sa.LargeBinary(16), nullable=False, unique=True, comment="of the urlkey: the seen set"
+    ),
+    sa.Column("url", sa.Text, nullable=False),
+    sa.Column("urlkey", sa.Text, nullable=True, comment="NULL: the same as url"),
+    sa.Column("host_id", _Id, sa.ForeignKey("hosts.id"), nullable=False),
+    sa.Column("site_id", _Id, sa.ForeignKey("sites.id", ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column(
+        "run_id",
+        _Id,
+        sa.ForeignKey("runs.id", ondelete="SET NULL"),
+        nullable=True,
+        comment="the newest run that wants or had it",
+    ),
+    sa.Column("queue_state", sa.SmallInteger, nullable=False, comment="a QueueState"),
+    sa.Column("priority", sa.Double, nullable=False),
+    sa.Column("depth", sa.Integer, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False, comment="a LinkKind"),
+    sa.Column("parent_url", sa.Text, nullable=True),
+    sa.Column("anchor", sa.Text, nullable=False, default="", server_default=""),
+    sa.Column("redirects", sa.Integer, nullable=False, default=0, server_default="0"),
+    sa.Column("discovered_at", UtcTime, nullable=False),
+    sa.Column(
+        "generation",
+        sa.BigInteger,
+        nullable=False,
+        default=0,
+        server_default="0",
+        comment="grows at each claim",
+    ),
+    sa.Column(
+        "tries",
+        sa.Integer,
+        nullable=False,
+        default=0,
+        server_default="0",
+        comment="failed tries since the last success",
+    ),
+    sa.Column("status", sa.Text, nullable=False, comment="a CrawlStatus"),
+    sa.Column("reason", sa.Text, nullable=True),
+    sa.Column("message", sa.Text, nullable=True),
+    sa.Column("visited_at", UtcTime, nullable=True),
+    sa.Column("next_visit_at", UtcTime, nullable=True, comment="while queued: not before; NULL: at once"),
+    sa.Column("etag", sa.Text, nullable=True),
+    sa.Column("last_modified", sa.Text, nullable=True),
+    sa.Column("digest", sa.Text, nullable=True),
+    sa.Column("capture_id", _Id, nullable=True, comment="the last good capture"),
+)
+# The frontier itself: only what is queued, best first within a host and a run.
+sa.Index(
+    "ix_urls_queue",
+    urls.c.host_id,
+    urls.c.run_id,
+    urls.c.priority.desc(),
+    urls.c.id,
+    sqlite_where=urls.c.queue_state == QueueState.QUEUED.value,
+    postgresql_where=urls.c.queue_state == QueueState.QUEUED.value,
+)
+sa.Index(
+    "ix_urls_leased",
+    urls.c.host_id,
+    sqlite_where=urls.c.queue_state == QueueState.LEASED.value,
+    postgresql_where=urls.c.queue_state == QueueState.LEASED.value,
+)
+
+warc_files = sa.Table(
+    "warc_files",
+    metadata,
+    _id_column(),
+    sa.Column("path", sa.Text, nullable=False, unique=True, comment="relative to the archive folder"),
+    sa.Column("writer", sa.Text, nullable=False, comment="the worker that writes or wrote it"),
+    sa.Column("created_at", UtcTime, nullable=False),
+)
+
+captures = sa.Table(
+    "captures",
+    metadata,
+    _id_column(),
+    sa.Column("url_id", _Id, sa.ForeignKey("urls.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("site_id", _Id, sa.ForeignKey("sites.id", ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("run_id", _Id, nullable=True),
+    sa.Column("captured_at", UtcTime, nullable=False),
+    sa.Column("status", sa.Integer, nullable=False),
+    sa.Column("content_type", sa.Text, nullable=False),
+    sa.Column("digest", sa.Text, nullable=False, comment="sha256 hex of the decoded payload"),
+    sa.Column("size_bytes", sa.BigInteger, nullable=False),
+    sa.Column("generation", sa.BigInteger, nullable=False, comment="of the claim; fences the index"),
+    sa.Column(
+        "faults",
+        sa.Text,
+        nullable=False,
+        default="",
+        server_default="",
+        comment="Fault values, comma-separated",
+    ),
+    sa.Column("revisit_of", _Id, nullable=True, comment="the capture that holds the payload"),
+    sa.Column("warc_file_id", _Id, sa.ForeignKey("warc_files.id"), nullable=False),
+    sa.Column(
+        "offset", sa.BigInteger, nullable=False, comment="of the response or revisit record's gzip member"
+    ),
+    sa.Column("length", sa.BigInteger, nullable=False),
+    sa.Column(
+        "dom_offset", sa.BigInteger, nullable=True, comment="of the conversion record: the rendered DOM"
+    ),
+    sa.Column("dom_length", sa.BigInteger, nullable=True),
+    sa.Column("index_state", sa.Text, nullable=False, comment="an IndexState"),
+    sa.Column("index_error", sa.Text, nullable=True),
+    sa.Column("index_tries", sa.Integer, nullable=False, default=0, server_default="0"),
+    sa.Column("index_owner", sa.Text, nullable=True),
+    sa.Column(
+        "index_not_before", UtcTime, nullable=True, comment="lease end, or when to try again; NULL: at once"
+    ),
+)
+sa.Index("ix_captures_url", captures.c.url_id, captures.c.id)
+sa.Index("ix_captures_digest", captures.c.digest)
+sa.Index(
+    "ix_captures_waiting",
+    captures.c.id,
+    sqlite_where=captures.c.index_state == "waiting",
+    postgresql_where=captures.c.index_state == "waiting",
+)
+sa.Index(
+    "ix_captures_refused",
+    captures.c.id,
+    sqlite_where=captures.c.index_state == "refused",
+    postgresql_where=captures.c.index_state == "refused",
+)
+
+schedules = sa.Table(
+    "schedules",
+    metadata,
+    _id_column(),
+    sa.Column("site_id", _Id, sa.ForeignKey("sites.id", ondelete="CASCADE"), nullable=False, unique=True),
+    sa.Column("cron", sa.Text, nullable=True, comment="five fields; either this or interval_s"),
+    sa.Column("interval_s", sa.Double, nullable=True),
+    sa.Column("time_zone", sa.Text, nullable=False),
+    sa.Column("enabled", sa.Boolean, nullable=False),
+    sa.Column("next_due_at", UtcTime, nullable=True),
+    sa.Column("last_run_at", UtcTime, nullable=True),
+)
+
+leases = sa.Table(
+    "leases",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("until", UtcTime, nullable=False),
+)
+
+workers = sa.Table(
+    "workers",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, nullable=False, comment="crawler, indexer, scheduler, web"),
+    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("started_at", UtcTime, nullable=False),
+    sa.Column("seen_at", UtcTime, nullable=False),
+    sa.Column("state", sa.JSON, nullable=False, comment="what it is doing, for people"),
+)
+
+users = sa.Table(
+    "users",
+    metadata,
+    _id_column(),
+    sa.Column("name", sa.Text, nullable=False, unique=True),
+    sa.Column("password_hash", sa.Text, nullable=False),
+    sa.Column("role", sa.Text, nullable=False, comment="owner or editor"),
+    sa.Column("session_key", sa.Text, nullable=False, comment="changed to end all sessions"),
+    sa.Column("created_at", UtcTime, nullable=False),
+)
+
+settings = sa.Table(
+    "settings",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True, comment="portal, …"),
+    sa.Column("value", sa.JSON, nullable=False),
+)
+
+
+def open_database(url: str) -> Engine:
+    """Open the crawl database (`sqlite:///path` or `postgresql+psycopg://…`). Tables come from `migrate`."""
+    engine = sa.create_engine(
+        url, connect_args=_connect_args(url), pool_pre_ping=not url.startswith("sqlite")
+    )
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+@contextmanager
+def write(engine: Engine) -> Iterator[Connection]:
+    """A transaction that will write; commits at the end, rolls back on any exception."""
+    with engine.connect().execution_options(plumbline_write=True) as connection, connection.begin():
+        yield connection
+
+
+@contextmanager
+def read(engine: Engine) -> Iterator[Connection]:
+    """A consistent view for reading; never blocks a writer."""
+    with engine.connect() as connection, connection.begin():
+        yield connection
+
+
+def _connect_args(url: str) -> dict[str, Any]:
+    return {"timeout": BUSY_TIMEOUT_S} if url.startswith("sqlite") else {}
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # transactions are begun by _begin_sqlite, not by the driver
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA cache_size = -32768")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    wants_to_write = connection.get_execution_options().get("plumbline_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if wants_to_write else "BEGIN")

@@ -1,0 +1,175 @@
+"""Every setting of a stack: its type, unit, default and reason. The only place that reads the environment.
+
+Order: defaults, then `plumbline.toml` in the home folder, then environment variables (`PLUMBLINE_` and the
+setting's name in capitals). `docs/settings.md` lists them all; a test compares.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from services.errors import ConfigurationError
+
+SETTINGS_FILE = "plumbline.toml"
+
+
+def default_home() -> Path:
+    """Where a stack keeps its state: `.plumbline` in the working folder, `/var/lib/plumbline` for root."""
+    return Path("/var/lib/plumbline") if os.geteuid() == 0 else Path.cwd() / ".plumbline"
+
+
+def default_cache() -> Path:
+    """Where downloads lie that can be had again. Root's lie where the node's unprivileged user can read them."""
+    if os.geteuid() == 0:
+        return Path("/var/cache/plumbline")
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "plumbline"
+
+
+class Settings(BaseSettings):
+    """All settings. Durations in seconds (`_s`), sizes in bytes (`_bytes`)."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="PLUMBLINE_", extra="forbid", frozen=True, populate_by_name=True
+    )
+
+    home: Path = Field(default_factory=default_home, description="Folder of all state of this stack.")
+    cache: Path = Field(
+        default_factory=default_cache, description="Folder of downloads that can be had again."
+    )
+
+    database_url: str = Field("", description="Crawl database; empty: SQLite in the home folder.")
+    archive: Path | None = Field(
+        None, description="Folder of the WARC files; empty: `archive` in the home folder."
+    )
+
+    elasticsearch_url: str = Field(
+        "", validation_alias="ELASTICSEARCH_URL", description="Another cluster than the local node."
+    )
+    elasticsearch_user: str = Field(
+        "", validation_alias="ELASTICSEARCH_USER", description="User of that cluster."
+    )
+    elasticsearch_password: SecretStr = Field(
+        SecretStr(""), validation_alias="ELASTICSEARCH_PASSWORD", description="Password of that user."
+    )
+    elasticsearch_ca: Path | None = Field(
+        None, validation_alias="ELASTICSEARCH_CA", description="Certificate authority file of that cluster."
+    )
+    index_prefix: str = Field("plumbline-", description="Before the name of each index and alias.")
+    node_heap_mb: int = Field(
+        512, ge=256, description="Heap of the local node; 512 serves about a million pages."
+    )
+
+    web_host: str = Field("127.0.0.1", description="Address the portal listens on.")
+    web_port: int = Field(
+        0, ge=0, le=65535, description="Port of the portal; 0: a free one, chosen once and kept."
+    )
+    web_threads: int = Field(8, ge=1, description="Requests served at once by one web process.")
+
+    contact_url: str = Field("", description="The owner's page or mailto: address, named in the User-Agent.")
+    crawl_delay_s: float = Field(
+        1.0, ge=0, description="Between requests to one host; loopback waits nothing."
+    )
+    max_body_bytes: int = Field(
+        20_000_000, gt=0, description="A body is cut there (after decompression too)."
+    )
+    fetch_timeout_s: float = Field(60.0, gt=0, description="A whole fetch, from DNS to the last byte.")
+    connect_timeout_s: float = Field(15.0, gt=0, description="Until the connection (and TLS) stands.")
+    render_timeout_s: float = Field(20.0, gt=0, description="A whole rendering.")
+    max_redirects: int = Field(10, ge=0, description="Redirects in a row before the chain is given up.")
+    max_tries: int = Field(3, ge=1, description="Failed tries of a URL in one run.")
+    fetch_concurrency: int = Field(32, ge=1, description="Requests under way at once in one crawler.")
+    render_tabs: int = Field(2, ge=1, description="Pages rendered at once in one crawler.")
+    outgoing_proxy: str = Field(
+        "", description="Proxy for all crawling, `http://host:port` or `socks5h://…`."
+    )
+    browser: str = Field("", description="Chromium's path; empty: an installed one, else Playwright's own.")
+
+    extract_processes: int = Field(0, ge=0, description="Extracting processes of one indexer; 0: one a core.")
+    extract_timeout_s: float = Field(30.0, gt=0, description="One page's extraction, then it is given up.")
+
+    log_format: str = Field("text", pattern="^(text|json)$", description="`text` or `json`.")
+    log_level: str = Field(
+        "info", pattern="^(debug|info|warning|error)$", description="Least level that is logged."
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        home = Path(os.environ.get("PLUMBLINE_HOME") or default_home())
+        toml = TomlConfigSettingsSource(settings_cls, toml_file=home / SETTINGS_FILE)
+        return init_settings, env_settings, toml
+
+    @cached_property
+    def effective_database_url(self) -> str:
+        return self.database_url or f"sqlite:///{self.home / 'crawl.db'}"
+
+    @cached_property
+    def archive_folder(self) -> Path:
+        return self.archive or self.home / "archive"
+
+    @cached_property
+    def user_agent(self) -> str:
+        contact = f"; +{self.contact_url}" if self.contact_url else ""
+        return f"Mozilla/5.0 (compatible; Plumbline/0.1{contact})"
+
+
+def load_settings(**given: Any) -> Settings:
+    """The settings of this process; `given` (from the command line) override file and environment."""
+    try:
+        settings = Settings(**given)
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise ConfigurationError(f"setting {key}: {first['msg']} (got {first['input']!r})") from exc
+    except ValueError as exc:
+        raise ConfigurationError(f"{SETTINGS_FILE} cannot be read: {exc}") from exc
+    return settings.model_copy(update={"home": settings.home.absolute(), "cache": settings.cache.absolute()})
+
+
+def child_environment(settings: Settings, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment for a process of this stack: ours, with the home folder made explicit."""
+    return {
+        **os.environ,
+        "PLUMBLINE_HOME": str(settings.home),
+        "PLUMBLINE_CACHE": str(settings.cache),
+        **(extra or {}),
+    }
+
+
+def java_candidates() -> list[Path]:
+    """Homes where a JDK may stand, best first: ES_JAVA_HOME, JAVA_HOME, PATH, /usr/lib/jvm."""
+    named = [Path(os.environ[name]) for name in ("ES_JAVA_HOME", "JAVA_HOME") if os.environ.get(name)]
+    on_path = [
+        (Path(folder) / "java").resolve().parent.parent
+        for folder in os.environ.get("PATH", "").split(os.pathsep)
+        if folder and (Path(folder) / "java").is_file()
+    ]
+    return [*named, *on_path, *sorted(Path("/usr/lib/jvm").glob("*"))]
+
+
+def is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def python() -> str:
+    """The interpreter that our own processes are started with."""
+    return sys.executable
