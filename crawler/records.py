@@ -207,6 +207,17 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class RejectedUrl:
+    """A URL that is not crawled, and why."""
+
+    run_id: int
+    url: str
+    urlkey: str
+    reason: Rejection
+    parent_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CrawlOutcome:
     """The only way back to the frontier: what became of a claim."""
 
@@ -220,6 +231,21 @@ class CrawlOutcome:
     """One sentence for the owner."""
     validators: Validators | None = None
     """To keep for the next visit; None leaves the old ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """What the fetcher and the renderer are asked for: one URL, no redirect followed."""
+
+    url: str
+    site_id: int
+    """Cookies are kept, and browser contexts opened, per site."""
+    validators: Validators = field(default_factory=Validators)
+    allow_private: frozenset[str] = frozenset()
+    """host:port pairs that may resolve to a private address."""
+    headers: tuple[tuple[str, str], ...] = ()
+    proxy: str | None = None
+    referrer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +316,76 @@ class Link:
     @property
     def nofollow(self) -> bool:
         return "nofollow" in self.rel
+
+
+@dataclass(frozen=True, slots=True)
+class RobotsDirectives:
+    """What a page (robots meta) or a response (X-Robots-Tag) asks for itself."""
+
+    noindex: bool = False
+    nofollow: bool = False
+    noarchive: bool = False
+
+    def __or__(self, other: RobotsDirectives) -> RobotsDirectives:
+        return RobotsDirectives(
+            self.noindex or other.noindex, self.nofollow or other.nofollow, self.noarchive or other.noarchive
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PageLinks:
+    """What one pass over a page's HTML finds for the crawler."""
+
+    links: tuple[Link, ...]
+    base_url: str
+    canonical: str | None
+    """The one rel=canonical target, resolved; None if there is none or they conflict."""
+    refresh: str | None
+    """Where a meta refresh leads at once (delay of 30 s or less, not in noscript), resolved."""
+    directives: RobotsDirectives
+    text_chars: int
+    """Visible characters outside scripts, styles and markup, white space not counted."""
+    scripts: int
+    """script elements that run (not JSON or templates)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RobotsFile:
+    """The last answer to a host's robots.txt."""
+
+    host: str
+    status: int
+    """HTTP status after redirects; 0: no answer (timeout, cut body, refused)."""
+    body: bytes
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecords:
+    """Where the archive put a page: byte ranges of whole gzip members in one WARC file."""
+
+    warc_path: str
+    """Relative to the archive folder."""
+    offset: int
+    length: int
+    dom_offset: int | None = None
+    dom_length: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewCapture:
+    """A capture about to get its row: the page is on disk already, synced."""
+
+    claim: Claim
+    captured_at: datetime
+    status: int
+    content_type: str
+    digest: str
+    size_bytes: int
+    faults: tuple[Fault, ...]
+    stored: StoredRecords
+    index_state: IndexState
+    revisit_of: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ setting's name in capitals). `docs/settings.md` lists them all; a test compares.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections.abc import Mapping
@@ -24,11 +25,19 @@ from pydantic_settings import (
 from services.errors import ConfigurationError
 
 SETTINGS_FILE = "plumbline.toml"
+ROOT_HOME = Path("/var/lib/plumbline")
 
 
 def default_home() -> Path:
-    """Where a stack keeps its state: `.plumbline` in the working folder, `/var/lib/plumbline` for root."""
-    return Path("/var/lib/plumbline") if os.geteuid() == 0 else Path.cwd() / ".plumbline"
+    """Where a stack keeps its state: `.plumbline` in the working folder.
+
+    Root's lies under `/var/lib/plumbline`, one folder a checkout, since the node's unprivileged user has to get
+    at it (root's own home is closed to that user), and since two checkouts are two stacks.
+    """
+    if os.geteuid() != 0:
+        return Path.cwd() / ".plumbline"
+    checkout = Path(__file__).resolve().parents[1]
+    return ROOT_HOME / f"{checkout.name}-{hashlib.sha256(bytes(checkout)).hexdigest()[:8]}"
 
 
 def default_cache() -> Path:
