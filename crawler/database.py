@@ -63,13 +63,9 @@ sites = sa.Table(
     "sites",
     metadata,
     _id_column(),
-    sa.Column(
-        "key", sa.Text, nullable=False, unique=True, comment="what the owner calls it by: host:port[/prefix/]"
-    ),
+    sa.Column("key", sa.Text, nullable=False, unique=True, comment="what the owner calls it by: host:port[/prefix/]"),
     sa.Column("settings", sa.JSON, nullable=False, comment="a SiteSettings"),
-    sa.Column(
-        "needs_browser", sa.Boolean, nullable=True, comment="learned by render = auto; NULL: not known yet"
-    ),
+    sa.Column("needs_browser", sa.Boolean, nullable=True, comment="learned by render = auto; NULL: not known yet"),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
 )
@@ -142,9 +138,7 @@ hosts = sa.Table(
         nullable=True,
         comment="NULL with a status: no rules (404) or unreachable",
     ),
-    sa.Column(
-        "robots_status", sa.Integer, nullable=True, comment="HTTP status of the last answer, 0: no answer"
-    ),
+    sa.Column("robots_status", sa.Integer, nullable=True, comment="HTTP status of the last answer, 0: no answer"),
     sa.Column("robots_expires_at", UtcTime, nullable=True),
 )
 sa.Index(
@@ -158,9 +152,7 @@ urls = sa.Table(
     "urls",
     metadata,
     _id_column(),
-    sa.Column(
-        "urlhash", sa.LargeBinary(16), nullable=False, unique=True, comment="of the urlkey: the seen set"
-    ),
+    sa.Column("urlhash", sa.LargeBinary(16), nullable=False, unique=True, comment="of the urlkey: the seen set"),
     sa.Column("url", sa.Text, nullable=False),
     sa.Column("urlkey", sa.Text, nullable=True, comment="NULL: the same as url"),
     sa.Column("host_id", _Id, sa.ForeignKey("hosts.id"), nullable=False),
@@ -255,21 +247,15 @@ captures = sa.Table(
     ),
     sa.Column("revisit_of", _Id, nullable=True, comment="the capture that holds the payload"),
     sa.Column("warc_file_id", _Id, sa.ForeignKey("warc_files.id"), nullable=False),
-    sa.Column(
-        "offset", sa.BigInteger, nullable=False, comment="of the response or revisit record's gzip member"
-    ),
+    sa.Column("offset", sa.BigInteger, nullable=False, comment="of the response or revisit record's gzip member"),
     sa.Column("length", sa.BigInteger, nullable=False),
-    sa.Column(
-        "dom_offset", sa.BigInteger, nullable=True, comment="of the conversion record: the rendered DOM"
-    ),
+    sa.Column("dom_offset", sa.BigInteger, nullable=True, comment="of the conversion record: the rendered DOM"),
     sa.Column("dom_length", sa.BigInteger, nullable=True),
     sa.Column("index_state", sa.Text, nullable=False, comment="an IndexState"),
     sa.Column("index_error", sa.Text, nullable=True),
     sa.Column("index_tries", sa.Integer, nullable=False, default=0, server_default="0"),
     sa.Column("index_owner", sa.Text, nullable=True),
-    sa.Column(
-        "index_not_before", UtcTime, nullable=True, comment="lease end, or when to try again; NULL: at once"
-    ),
+    sa.Column("index_not_before", UtcTime, nullable=True, comment="lease end, or when to try again; NULL: at once"),
 )
 sa.Index("ix_captures_url", captures.c.url_id, captures.c.id)
 sa.Index("ix_captures_digest", captures.c.digest)
@@ -339,9 +325,7 @@ settings = sa.Table(
 
 def open_database(url: str) -> Engine:
     """Open the crawl database (`sqlite:///path` or `postgresql+psycopg://…`). Tables come from `migrate`."""
-    engine = sa.create_engine(
-        url, connect_args=_connect_args(url), pool_pre_ping=not url.startswith("sqlite")
-    )
+    engine = sa.create_engine(url, connect_args=_connect_args(url), pool_pre_ping=not url.startswith("sqlite"))
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)

@@ -50,26 +50,18 @@ def default_cache() -> Path:
 class Settings(BaseSettings):
     """All settings. Durations in seconds (`_s`), sizes in bytes (`_bytes`)."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="PLUMBLINE_", extra="forbid", frozen=True, populate_by_name=True
-    )
+    model_config = SettingsConfigDict(env_prefix="PLUMBLINE_", extra="forbid", frozen=True, populate_by_name=True)
 
     home: Path = Field(default_factory=default_home, description="Folder of all state of this stack.")
-    cache: Path = Field(
-        default_factory=default_cache, description="Folder of downloads that can be had again."
-    )
+    cache: Path = Field(default_factory=default_cache, description="Folder of downloads that can be had again.")
 
     database_url: str = Field("", description="Crawl database; empty: SQLite in the home folder.")
-    archive: Path | None = Field(
-        None, description="Folder of the WARC files; empty: `archive` in the home folder."
-    )
+    archive: Path | None = Field(None, description="Folder of the WARC files; empty: `archive` in the home folder.")
 
     elasticsearch_url: str = Field(
         "", validation_alias="ELASTICSEARCH_URL", description="Another cluster than the local node."
     )
-    elasticsearch_user: str = Field(
-        "", validation_alias="ELASTICSEARCH_USER", description="User of that cluster."
-    )
+    elasticsearch_user: str = Field("", validation_alias="ELASTICSEARCH_USER", description="User of that cluster.")
     elasticsearch_password: SecretStr = Field(
         SecretStr(""), validation_alias="ELASTICSEARCH_PASSWORD", description="Password of that user."
     )
@@ -77,23 +69,15 @@ class Settings(BaseSettings):
         None, validation_alias="ELASTICSEARCH_CA", description="Certificate authority file of that cluster."
     )
     index_prefix: str = Field("plumbline-", description="Before the name of each index and alias.")
-    node_heap_mb: int = Field(
-        512, ge=256, description="Heap of the local node; 512 serves about a million pages."
-    )
+    node_heap_mb: int = Field(512, ge=256, description="Heap of the local node; 512 serves about a million pages.")
 
     web_host: str = Field("127.0.0.1", description="Address the portal listens on.")
-    web_port: int = Field(
-        0, ge=0, le=65535, description="Port of the portal; 0: a free one, chosen once and kept."
-    )
+    web_port: int = Field(0, ge=0, le=65535, description="Port of the portal; 0: a free one, chosen once and kept.")
     web_threads: int = Field(8, ge=1, description="Requests served at once by one web process.")
 
     contact_url: str = Field("", description="The owner's page or mailto: address, named in the User-Agent.")
-    crawl_delay_s: float = Field(
-        1.0, ge=0, description="Between requests to one host; loopback waits nothing."
-    )
-    max_body_bytes: int = Field(
-        20_000_000, gt=0, description="A body is cut there (after decompression too)."
-    )
+    crawl_delay_s: float = Field(1.0, ge=0, description="Between requests to one host; loopback waits nothing.")
+    max_body_bytes: int = Field(20_000_000, gt=0, description="A body is cut there (after decompression too).")
     fetch_timeout_s: float = Field(60.0, gt=0, description="A whole fetch, from DNS to the last byte.")
     connect_timeout_s: float = Field(15.0, gt=0, description="Until the connection (and TLS) stands.")
     render_timeout_s: float = Field(20.0, gt=0, description="A whole rendering.")
@@ -101,18 +85,14 @@ class Settings(BaseSettings):
     max_tries: int = Field(3, ge=1, description="Failed tries of a URL in one run.")
     fetch_concurrency: int = Field(32, ge=1, description="Requests under way at once in one crawler.")
     render_tabs: int = Field(2, ge=1, description="Pages rendered at once in one crawler.")
-    outgoing_proxy: str = Field(
-        "", description="Proxy for all crawling, `http://host:port` or `socks5h://…`."
-    )
+    outgoing_proxy: str = Field("", description="Proxy for all crawling, `http://host:port` or `socks5h://…`.")
     browser: str = Field("", description="Chromium's path; empty: an installed one, else Playwright's own.")
 
     extract_processes: int = Field(0, ge=0, description="Extracting processes of one indexer; 0: one a core.")
     extract_timeout_s: float = Field(30.0, gt=0, description="One page's extraction, then it is given up.")
 
     log_format: str = Field("text", pattern="^(text|json)$", description="`text` or `json`.")
-    log_level: str = Field(
-        "info", pattern="^(debug|info|warning|error)$", description="Least level that is logged."
-    )
+    log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="Least level that is logged.")
 
     @classmethod
     def settings_customise_sources(
