@@ -2,18 +2,25 @@
 
 Order: defaults, then `plumbline.toml` in the home folder, then environment variables (`PLUMBLINE_` and the
 setting's name in capitals). `docs/settings.md` lists them all; a test compares.
+
+What the machine chooses once and keeps (ports, passwords) is here too: `kept_port` and `kept_secret`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import random
+import secrets
+import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
@@ -25,6 +32,11 @@ from pydantic_settings import (
 from services.errors import ConfigurationError
 
 SETTINGS_FILE = "plumbline.toml"
+PORTS_FILE = "ports.json"
+SECRETS_FILE = "secrets.json"
+# Below the range from which the kernel gives out ports for outgoing connections (32768 and up), so that a port
+# that is kept is not taken by a passing connection while its server is down.
+PORT_RANGE = range(20000, 32000)
 ROOT_HOME = Path("/var/lib/plumbline")
 
 
@@ -70,6 +82,8 @@ class Settings(BaseSettings):
     )
     index_prefix: str = Field("plumbline-", description="Before the name of each index and alias.")
     node_heap_mb: int = Field(512, ge=256, description="Heap of the local node; 512 serves about a million pages.")
+
+    node_start_timeout_s: float = Field(240.0, gt=0, description="Until the local node answers; 15 to 30 is usual.")
 
     web_host: str = Field("127.0.0.1", description="Address the portal listens on.")
     web_port: int = Field(0, ge=0, le=65535, description="Port of the portal; 0: a free one, chosen once and kept.")
@@ -162,3 +176,63 @@ def is_root() -> bool:
 def python() -> str:
     """The interpreter that our own processes are started with."""
     return sys.executable
+
+
+def kept_port(settings: Settings, name: str) -> int:
+    """The loopback port of one server of this stack: a free one, chosen once and kept in the home folder."""
+    port = _keep(settings.home / PORTS_FILE, name, _free_port, mode=0o644)
+    if not isinstance(port, int):
+        raise ConfigurationError(f"{settings.home / PORTS_FILE}: {name} is {port!r}; a port is a number")
+    return port
+
+
+def kept_secret(settings: Settings, name: str) -> str:
+    """A password or key of this stack: made up at its first use, kept in a file that only the owner can read."""
+    return str(_keep(settings.home / SECRETS_FILE, name, lambda _taken: secrets.token_urlsafe(32), mode=0o600))
+
+
+def _keep(path: Path, name: str, choose: Callable[[Mapping[str, Any]], Any], mode: int) -> Any:
+    kept = _read_kept(path)
+    if name in kept:
+        return kept[name]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{path}.lock"):
+        kept = _read_kept(path)
+        if name not in kept:
+            kept[name] = choose(kept)
+            _write_kept(path, kept, mode)
+    return kept[name]
+
+
+def _read_kept(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text()))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError) as exc:
+        raise ConfigurationError(f"{path} cannot be read: {exc}") from exc
+
+
+def _write_kept(path: Path, kept: Mapping[str, Any], mode: int) -> None:
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
+        json.dump(kept, file, indent=2)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+def _free_port(taken: Mapping[str, Any]) -> int:
+    candidates = [port for port in PORT_RANGE if port not in taken.values()]
+    return next(port for port in random.sample(candidates, len(candidates)) if port_is_free(port))
+
+
+def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
