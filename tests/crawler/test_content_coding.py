@@ -1,6 +1,5 @@
 import gzip
 import json
-import os
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -54,7 +53,7 @@ def test_a_stream_broken_in_the_middle_gives_what_came_before(label: str) -> Non
     coded[middle : middle + 40] = b"\xff" * 40
     body, faults = decode(bytes(coded), label, HTML, PLENTY)
     assert faults == (Fault.PARTIAL,)
-    assert len(os.path.commonprefix([body, PAGE])) > 10_000
+    assert body[:5_000] == PAGE[:5_000]
 
 
 @each_coding
@@ -65,7 +64,7 @@ def test_plain_bytes_under_a_false_label_are_kept(label: str, page: bytes) -> No
 
 @each_coding
 def test_a_bomb_is_cut_at_the_limit(label: str) -> None:
-    body, faults = decode(CODERS[label](b"\0" * 30_000_000), label, HTML, 100_000)
+    body, faults = decode(CODERS[label](b"\0" * 3_000_000), label, HTML, 100_000)
     assert (len(body), faults) == (100_000, (Fault.TOO_LARGE,))
 
 
