@@ -2,20 +2,44 @@
 
 SQLite in WAL mode by default, PostgreSQL by URL; nothing here that PostgreSQL could not do. Every process opens
 its own engine. Write transactions go through `write`, which takes SQLite's write lock at once (BEGIN IMMEDIATE),
-so that a transaction that read first can never fail half-way for want of it.
+so that a transaction that read first can never fail half-way for want of it. Both `read` and `write` turn a
+database that is away, busy or full into a DatabaseError. The tables themselves are made by `migrate`,
+from the steps in `migrations/`, which the test suite holds against the metadata here.
+
+Names in run_counts (a run's total is the sum over its shards; `crawler.frontier` alone writes them):
+
+    queued                 URLs that entered the queue of the run, found or asked for again
+    left                   of those, the ones that are done with; queued - left are still to be visited
+    fetched, unchanged, redirected, gone     visits that ended so
+    retried                failed tries that will be repeated
+    error:<kind>           URLs given up in this run, by FetchErrorKind
+    rejected:<reason>      distinct URLs not crawled (or not indexed), by Rejection
+    anything else          what the crawler counts for itself (`bytes`, `rendered`)
 """
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from pydantic import TypeAdapter
 from sqlalchemy import event
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Dialect, Engine
+
+from crawler.errors import DatabaseError
+from crawler.records import SiteSettings
 
 BUSY_TIMEOUT_S = 60.0
 """How long a SQLite writer waits for another one; transactions are batches of milliseconds."""
@@ -42,6 +66,22 @@ class UtcTime(sa.TypeDecorator[datetime]):
         return None if value is None else datetime.fromtimestamp(value, UTC)
 
 
+SITE_SETTINGS = TypeAdapter(SiteSettings)
+
+
+class SiteSettingsJson(sa.TypeDecorator[SiteSettings]):
+    """A SiteSettings as JSON. Keys that this version does not know are left aside when read."""
+
+    impl = sa.JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: SiteSettings | None, dialect: Dialect) -> Any:
+        return None if value is None else SITE_SETTINGS.dump_python(value, mode="json")
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> SiteSettings | None:
+        return None if value is None else SITE_SETTINGS.validate_python(value)
+
+
 metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -64,7 +104,7 @@ sites = sa.Table(
     metadata,
     _id_column(),
     sa.Column("key", sa.Text, nullable=False, unique=True, comment="what the owner calls it by: host:port[/prefix/]"),
-    sa.Column("settings", sa.JSON, nullable=False, comment="a SiteSettings"),
+    sa.Column("settings", SiteSettingsJson, nullable=False),
     sa.Column("needs_browser", sa.Boolean, nullable=True, comment="learned by render = auto; NULL: not known yet"),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
@@ -75,8 +115,22 @@ runs = sa.Table(
     metadata,
     _id_column(),
     sa.Column("site_id", _Id, sa.ForeignKey("sites.id", ondelete="CASCADE"), nullable=False, index=True),
-    sa.Column("state", sa.Text, nullable=False, comment="a RunState"),
+    sa.Column("state", sa.Text, nullable=False, index=True, comment="a RunState"),
     sa.Column("reason", sa.Text, nullable=True, comment="why it ended, one sentence"),
+    sa.Column(
+        "requeued_up_to",
+        _Id,
+        nullable=True,
+        server_default="0",
+        comment="the URLs known from earlier runs are queued again up to this id; NULL: all are",
+    ),
+    sa.Column(
+        "is_spent",
+        sa.Boolean,
+        nullable=False,
+        server_default=sa.false(),
+        comment="its page budget is used up: nothing is given out any more",
+    ),
     sa.Column("asked_by", sa.Text, nullable=False, comment="command line, schedule, or a user's name"),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("started_at", UtcTime, nullable=True),
@@ -95,8 +149,20 @@ run_counts = sa.Table(
     "run_counts",
     metadata,
     sa.Column("run_id", _Id, sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    sa.Column("name", sa.Text, primary_key=True, comment="fetched, unchanged, error:timeout, …"),
+    sa.Column("name", sa.Text, primary_key=True, comment="see the top of this module"),
+    sa.Column("shard", sa.SmallInteger, primary_key=True, comment="by worker, so that workers do not wait for another"),
     sa.Column("n", sa.BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+run_samples = sa.Table(
+    "run_samples",
+    metadata,
+    sa.Column("run_id", _Id, sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("at", sa.BigInteger, primary_key=True, comment="seconds since the epoch, a multiple of SAMPLE_S"),
+    sa.Column("shard", sa.SmallInteger, primary_key=True, comment="as in run_counts"),
+    sa.Column("pages", sa.BigInteger, nullable=False, comment="visits that ended in that time"),
+    sqlite_with_rowid=False,
 )
 
 rejections = sa.Table(
@@ -108,6 +174,7 @@ rejections = sa.Table(
     sa.Column("reason", sa.Text, nullable=False, comment="a Rejection"),
     sa.Column("parent_url", sa.Text, nullable=True),
     sa.Column("rejected_at", UtcTime, nullable=False),
+    sqlite_with_rowid=False,
 )
 
 hosts = sa.Table(
@@ -117,10 +184,10 @@ hosts = sa.Table(
     sa.Column("host", sa.Text, nullable=False, unique=True, comment="host:port"),
     sa.Column("next_request_at", UtcTime, nullable=False, comment="politeness: no request before"),
     sa.Column(
-        "has_queue",
-        sa.Boolean,
-        nullable=False,
-        comment="a hint: set when a URL is queued, cleared when none is found",
+        "ready_at",
+        UtcTime,
+        nullable=True,
+        comment="worth a look from then on: next_request_at, a lease's end or the earliest retry; NULL: nothing queued",
     ),
     sa.Column("lease_owner", sa.Text, nullable=True),
     sa.Column("lease_until", UtcTime, nullable=True),
@@ -143,9 +210,15 @@ hosts = sa.Table(
 )
 sa.Index(
     "ix_hosts_ready",
-    hosts.c.next_request_at,
-    sqlite_where=hosts.c.has_queue.is_(True),
-    postgresql_where=hosts.c.has_queue.is_(True),
+    hosts.c.ready_at,
+    sqlite_where=hosts.c.ready_at.is_not(None),
+    postgresql_where=hosts.c.ready_at.is_not(None),
+)
+sa.Index(
+    "ix_hosts_leased",
+    hosts.c.lease_owner,
+    sqlite_where=hosts.c.lease_owner.is_not(None),
+    postgresql_where=hosts.c.lease_owner.is_not(None),
 )
 
 urls = sa.Table(
@@ -156,14 +229,8 @@ urls = sa.Table(
     sa.Column("url", sa.Text, nullable=False),
     sa.Column("urlkey", sa.Text, nullable=True, comment="NULL: the same as url"),
     sa.Column("host_id", _Id, sa.ForeignKey("hosts.id"), nullable=False),
-    sa.Column("site_id", _Id, sa.ForeignKey("sites.id", ondelete="CASCADE"), nullable=False, index=True),
-    sa.Column(
-        "run_id",
-        _Id,
-        sa.ForeignKey("runs.id", ondelete="SET NULL"),
-        nullable=True,
-        comment="the newest run that wants or had it",
-    ),
+    sa.Column("site_id", _Id, sa.ForeignKey("sites.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("run_id", _Id, nullable=True, comment="the newest run that wants or had it"),
     sa.Column("queue_state", sa.SmallInteger, nullable=False, comment="a QueueState"),
     sa.Column("priority", sa.Double, nullable=False),
     sa.Column("depth", sa.Integer, nullable=False),
@@ -198,21 +265,40 @@ urls = sa.Table(
     sa.Column("digest", sa.Text, nullable=True),
     sa.Column("capture_id", _Id, nullable=True, comment="the last good capture"),
 )
-# The frontier itself: only what is queued, best first within a host and a run.
+# The frontier itself: only what is queued, best first within a run and a host. next_visit_at stands at the end so
+# that what waits to be tried again is passed over without reading its row.
 sa.Index(
     "ix_urls_queue",
-    urls.c.host_id,
     urls.c.run_id,
+    urls.c.host_id,
     urls.c.priority.desc(),
     urls.c.id,
+    urls.c.next_visit_at,
     sqlite_where=urls.c.queue_state == QueueState.QUEUED.value,
     postgresql_where=urls.c.queue_state == QueueState.QUEUED.value,
 )
 sa.Index(
     "ix_urls_leased",
     urls.c.host_id,
+    urls.c.run_id,
     sqlite_where=urls.c.queue_state == QueueState.LEASED.value,
     postgresql_where=urls.c.queue_state == QueueState.LEASED.value,
+)
+sa.Index("ix_urls_site", urls.c.site_id, urls.c.id)
+# Where a site begins, and where its seeds redirect to.
+sa.Index(
+    "ix_urls_seeds",
+    urls.c.site_id,
+    sqlite_where=urls.c.kind == "seed",
+    postgresql_where=urls.c.kind == "seed",
+)
+# What failed, for the owner's list of causes.
+sa.Index(
+    "ix_urls_failed",
+    urls.c.run_id,
+    urls.c.reason,
+    sqlite_where=urls.c.status.in_(("fetch_error", "gone")),
+    postgresql_where=urls.c.status.in_(("fetch_error", "gone")),
 )
 
 warc_files = sa.Table(
@@ -258,6 +344,7 @@ captures = sa.Table(
     sa.Column("index_not_before", UtcTime, nullable=True, comment="lease end, or when to try again; NULL: at once"),
 )
 sa.Index("ix_captures_url", captures.c.url_id, captures.c.id)
+sa.Index("ix_captures_run", captures.c.run_id, captures.c.index_state)
 sa.Index("ix_captures_digest", captures.c.digest)
 sa.Index(
     "ix_captures_waiting",
@@ -315,6 +402,14 @@ users = sa.Table(
     sa.Column("created_at", UtcTime, nullable=False),
 )
 
+sign_in_tries = sa.Table(
+    "sign_in_tries",
+    metadata,
+    sa.Column("subject", sa.Text, primary_key=True, comment="name:… or address:…"),
+    sa.Column("failures", sa.Integer, nullable=False, comment="in a row"),
+    sa.Column("last_at", UtcTime, nullable=False),
+)
+
 settings = sa.Table(
     "settings",
     metadata,
@@ -323,27 +418,113 @@ settings = sa.Table(
 )
 
 
+SAMPLE_S = 10
+"""Seconds of one row of run_samples."""
+MIGRATIONS = Path(__file__).parent / "migrations"
+OLDEST_SQLITE = (3, 35, 0)
+"""RETURNING."""
+_MIGRATION_LOCK = 0x706C756D62
+"""Key of PostgreSQL's advisory lock: "plumb"."""
+
+
 def open_database(url: str) -> Engine:
     """Open the crawl database (`sqlite:///path` or `postgresql+psycopg://…`). Tables come from `migrate`."""
-    engine = sa.create_engine(url, connect_args=_connect_args(url), pool_pre_ping=not url.startswith("sqlite"))
+    try:
+        engine = sa.create_engine(url, connect_args=_connect_args(url), pool_pre_ping=not url.startswith("sqlite"))
+    except (sa.exc.ArgumentError, ImportError) as exc:
+        raise DatabaseError(
+            "the database address must be sqlite:///path or postgresql+psycopg://user:password@host/name"
+        ) from exc
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
+def migrate(engine: Engine) -> None:
+    """Make or upgrade the tables; quick if there is nothing to do.
+
+    Every process calls it when it starts; one of them does the work, the others wait for it. All steps are one
+    transaction (in SQLite too), so a kill leaves the database as it was. Steps only add, so that processes of the
+    version before go on working beside this one. Raises DatabaseError if the database was made by a newer
+    version, or cannot be opened.
+    """
+    _prepare_place(engine)
+    config = _config()
+    newest = ScriptDirectory.from_config(config).get_current_head()
+    with read(engine) as conn:
+        if _revision(conn) == newest:
+            return
+    with write(engine) as conn:
+        if conn.dialect.name == "postgresql":
+            conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+        config.attributes["connection"] = conn
+        try:
+            command.upgrade(config, "head")
+        except CommandError as exc:
+            raise DatabaseError(
+                f"the crawl database is of a newer version of Plumbline (its revision is {_revision(conn)}): upgrade "
+                "the program, or restore a backup of the database"
+            ) from exc
+
+
 @contextmanager
 def write(engine: Engine) -> Iterator[Connection]:
     """A transaction that will write; commits at the end, rolls back on any exception."""
-    with engine.connect().execution_options(plumbline_write=True) as connection, connection.begin():
+    with _translated(), engine.connect().execution_options(plumbline_write=True) as connection, connection.begin():
         yield connection
 
 
 @contextmanager
 def read(engine: Engine) -> Iterator[Connection]:
     """A consistent view for reading; never blocks a writer."""
-    with engine.connect() as connection, connection.begin():
-        yield connection
+    with _translated(), engine.connect() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        with connection.begin():
+            yield connection
+
+
+def insert(conn: Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
+    """An INSERT that can say ON CONFLICT, in the words of the connection's database."""
+    return postgresql.insert(table) if conn.dialect.name == "postgresql" else sqlite.insert(table)
+
+
+def _config() -> Config:
+    config = Config()
+    # ConfigParser would read a % in the folder's name as its own.
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def _revision(conn: Connection) -> str | None:
+    return MigrationContext.configure(conn).get_current_revision()
+
+
+def _prepare_place(engine: Engine) -> None:
+    """SQLite: a version that can do what we need, and the folder of the file."""
+    if engine.dialect.name != "sqlite":
+        return
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        oldest = ".".join(map(str, OLDEST_SQLITE))
+        raise DatabaseError(f"SQLite {oldest} or newer is needed, this Python has {sqlite3.sqlite_version}")
+    path = engine.url.database
+    if path and path != ":memory:":
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            raise DatabaseError(f"the folder of the crawl database cannot be made: {exc}") from exc
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Turn a database that is away, busy, full or damaged into our error; it may be well again later."""
+    try:
+        yield
+    except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError) as exc:
+        cause = exc.orig if isinstance(exc, sa.exc.DBAPIError) else exc
+        raise DatabaseError(f"the crawl database cannot be used now: {str(cause).strip().splitlines()[0]}") from exc
 
 
 def _connect_args(url: str) -> dict[str, Any]:
