@@ -421,6 +421,8 @@ settings = sa.Table(
 SAMPLE_S = 10
 """Seconds of one row of run_samples."""
 MIGRATIONS = Path(__file__).parent / "migrations"
+OUR_FAULTS = (sa.exc.IntegrityError, sa.exc.ProgrammingError, sa.exc.DataError, sa.exc.InternalError)
+"""Errors that waiting and trying again would not mend."""
 OLDEST_SQLITE = (3, 35, 0)
 """RETURNING."""
 _MIGRATION_LOCK = 0x706C756D62
@@ -522,7 +524,9 @@ def _translated() -> Iterator[None]:
     """Turn a database that is away, busy, full or damaged into our error; it may be well again later."""
     try:
         yield
-    except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError) as exc:
+    except (sa.exc.DatabaseError, sa.exc.InterfaceError, sa.exc.TimeoutError) as exc:
+        if isinstance(exc, OUR_FAULTS):
+            raise
         cause = exc.orig if isinstance(exc, sa.exc.DBAPIError) else exc
         raise DatabaseError(f"the crawl database cannot be used now: {str(cause).strip().splitlines()[0]}") from exc
 

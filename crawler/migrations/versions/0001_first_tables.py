@@ -111,7 +111,7 @@ def upgrade() -> None:
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("requeued_up_to", ID, server_default="0", nullable=True),
-        sa.Column("is_spent", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("is_spent", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("asked_by", sa.Text(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("started_at", sa.Double(), nullable=True),
