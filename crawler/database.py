@@ -36,7 +36,9 @@ from alembic.util import CommandError
 from pydantic import TypeAdapter
 from sqlalchemy import event
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import Connection, Dialect, Engine
+from sqlalchemy.engine import Connection as Connection
+from sqlalchemy.engine import Dialect
+from sqlalchemy.engine import Engine as Engine
 
 from crawler.errors import DatabaseError
 from crawler.records import SiteSettings
