@@ -102,25 +102,30 @@ class Resolver:
         if it cannot be resolved.
         """
         name = normalize_host(host)
-        answer = self._answers.get(name)
-        if answer is None or answer.expires_at <= self._clock():
-            answer = _literal_answer(name) or await self._ask_once(name)
-        if answer.error:
-            raise FetchError(FetchErrorKind.DNS, answer.error)
-        if allow_private and is_allowed(name, port, allow_private):
-            return answer.addresses
-        if not answer.public:
-            raise _refusal(name, port, answer.addresses)
-        return answer.public
+        answer = self._fresh_answer(name) or await self._ask_once(name)
+        return _permitted(answer, name, port, allow_private)
+
+    def resolve_known(self, host: str, port: int, allow_private: frozenset[str]) -> tuple[str, ...] | None:
+        """As `resolve`, at once; None if the name has to be looked up."""
+        name = normalize_host(host)
+        answer = self._fresh_answer(name)
+        return None if answer is None else _permitted(answer, name, port, allow_private)
 
     def check_unresolved(self, host: str, port: int, allow_private: frozenset[str] = frozenset()) -> None:
         """What can be checked of a host that an outgoing proxy will resolve: literals and localhost.
 
         Raises RefusedAddress.
         """
-        answer = _literal_answer(name := normalize_host(host))
-        if answer is not None and not answer.public and not is_allowed(name, port, allow_private):
-            raise _refusal(name, port, answer.addresses)
+        addresses = _literal_addresses(name := normalize_host(host))
+        if addresses and not _public(addresses) and not is_allowed(name, port, allow_private):
+            raise _refusal(name, port, addresses)
+
+    def _fresh_answer(self, name: str) -> _Answer | None:
+        answer = self._answers.get(name)
+        if answer is not None and answer.expires_at > self._clock():
+            return answer
+        addresses = _literal_addresses(name)
+        return self._keep(name, addresses, "", LIFETIME_S) if addresses else None
 
     async def _ask_once(self, name: str) -> _Answer:
         """One look-up at a time for a name, shared by all who want it, whoever of them gives up."""
@@ -181,15 +186,22 @@ def normalize_host(host: str) -> str:
     return host.strip("[]").rstrip(".").lower()
 
 
-def _literal_answer(name: str) -> _Answer | None:
-    """The answer for what needs no look-up: addresses in any spelling that connect() understands, and localhost."""
+def _permitted(answer: _Answer, name: str, port: int, allow_private: frozenset[str]) -> tuple[str, ...]:
+    if answer.error:
+        raise FetchError(FetchErrorKind.DNS, answer.error)
+    if allow_private and is_allowed(name, port, allow_private):
+        return answer.addresses
+    if not answer.public:
+        raise _refusal(name, port, answer.addresses)
+    return answer.public
+
+
+def _literal_addresses(name: str) -> tuple[str, ...]:
+    """What needs no look-up: addresses in any spelling that connect() understands, and localhost."""
     if name == "localhost" or name.endswith(".localhost"):
-        return _Answer(("127.0.0.1", "::1"), (), "", 0)
+        return "127.0.0.1", "::1"
     address = _literal(name)
-    if address is None:
-        return None
-    addresses = (str(address),)
-    return _Answer(addresses, _public(addresses), "", 0)
+    return () if address is None else (str(address),)
 
 
 def _literal(name: str) -> Address | None:

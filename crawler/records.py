@@ -104,6 +104,8 @@ class Fault(StrEnum):
     """Content-Encoding is not what the bytes are; body holds the bytes as they came."""
     BLOCKED = "blocked"
     """A log-in, consent or robot wall instead of the page."""
+    NOT_READ = "not_read"
+    """The body was left unread: its content type is one that no part of us uses (audio, video, …)."""
     RENDER_FAILED = "render_failed"
     """The browser failed; the static page was kept."""
 
