@@ -267,8 +267,8 @@ urls = sa.Table(
     sa.Column("digest", sa.Text, nullable=True),
     sa.Column("capture_id", _Id, nullable=True, comment="the last good capture"),
 )
-# The frontier itself: only what is queued, best first within a run and a host. next_visit_at stands at the end so
-# that what waits to be tried again is passed over without reading its row.
+# The frontier itself: only what is queued, best first within a run and a host. next_visit_at and queue_state stand
+# at the end so that what waits to be tried again is passed over without reading its row.
 sa.Index(
     "ix_urls_queue",
     urls.c.run_id,
@@ -276,6 +276,7 @@ sa.Index(
     urls.c.priority.desc(),
     urls.c.id,
     urls.c.next_visit_at,
+    urls.c.queue_state,
     sqlite_where=urls.c.queue_state == QueueState.QUEUED.value,
     postgresql_where=urls.c.queue_state == QueueState.QUEUED.value,
 )
@@ -283,6 +284,7 @@ sa.Index(
     "ix_urls_leased",
     urls.c.host_id,
     urls.c.run_id,
+    urls.c.queue_state,
     sqlite_where=urls.c.queue_state == QueueState.LEASED.value,
     postgresql_where=urls.c.queue_state == QueueState.LEASED.value,
 )

@@ -8,8 +8,7 @@ The unit of claiming is the host: a worker leases hosts whose next-request time 
 does a leased one. A lease that ends unrenewed gives its URLs back to the next claimer. Each claim of a URL hands
 out a new generation, and only the newest generation may report.
 
-On PostgreSQL, rows are locked in one order everywhere (hosts, URLs, run counts, each sorted), so that workers do
-not deadlock.
+On PostgreSQL, workers add to one run one after the other and lock rows in order, so that they do not deadlock.
 """
 
 from __future__ import annotations
@@ -61,6 +60,8 @@ VISITED = {
 """Name in run_counts of each status that ends a visit with an answer."""
 PAGES = ("fetched", "unchanged")
 """The run_counts that a page budget counts."""
+ADDING = 1
+"""Class of the advisory locks (PostgreSQL) of runs that are being added to."""
 NEVER_ASKED = datetime.fromtimestamp(0, UTC)
 OF_THE_WAY = frozenset({Rejection.DEPTH, Rejection.NOFOLLOW, Rejection.BUDGET})
 """Reasons that speak of how a URL was found, and mean nothing once it is in the run by another way."""
@@ -108,7 +109,8 @@ class Frontier:
         a better priority and a shallower depth. URLs of runs that have ended are ignored.
         """
         wanted = self._of_open_runs(conn, _best_of_each(found))
-        known = _known(conn, list(wanted))
+        _queue_up(conn, {target.run_id for target in wanted.values()})
+        known = _known(conn, sorted(wanted))
         new, again, better, seeds = [], [], [], []
         for digest, target in wanted.items():
             row = known.get(digest)
@@ -283,7 +285,11 @@ class Frontier:
         conn.execute(
             sa.update(runs)
             .where(runs.c.id.in_([run.id for run in waiting]))
-            .values(state=RunState.RUNNING.value, reason=None, started_at=sa.func.coalesce(runs.c.started_at, now))
+            .values(
+                state=RunState.RUNNING.value,
+                reason=None,
+                started_at=sa.func.coalesce(runs.c.started_at, sa.literal(now, runs.c.started_at.type)),
+            )
         )
         resumed = {run.id for run in waiting if run.started_at is not None}
         for run_id in sorted(resumed):
@@ -445,7 +451,7 @@ class Frontier:
         if run.state == RunState.STOPPING.value:
             if _is_any(conn, _LEASED_ALIVE, run.id, now):
                 return None
-            conn.execute(_UNLEASE_RUN, {"run_id": run.id})
+            conn.execute(_UNLEASE_RUN, {"b_run_id": run.id})
             return _end(conn, run.id, RunState.STOPPED, "stopped", now)
         if run.is_spent:
             self.drop_queue(conn, run.id, Rejection.BUDGET, now)
@@ -615,7 +621,7 @@ _UNLEASE = (
 
 _UNLEASE_RUN = (
     sa.update(urls)
-    .where(_IS_LEASED, urls.c.run_id == sa.bindparam("run_id"))
+    .where(_IS_LEASED, urls.c.run_id == sa.bindparam("b_run_id"))
     .values(queue_state=QueueState.QUEUED.value)
 )
 
@@ -734,18 +740,25 @@ def _chunks(items: Sequence[T]) -> Iterator[list[T]]:
 
 
 def _best_of_each(found: Iterable[CrawlUrl]) -> dict[bytes, CrawlUrl]:
-    """Each URL once, as the newest run, the best priority and then the least depth has it; sorted by hash."""
+    """Each URL once, as the newest run, the best priority and then the least depth has it; in order of discovery."""
     best: dict[bytes, CrawlUrl] = {}
     for target in found:
         digest = urlhash(target.urlkey)
         other = best.get(digest)
         if other is None or _rank(target) > _rank(other):
             best[digest] = target
-    return dict(sorted(best.items()))
+    return best
 
 
 def _rank(target: CrawlUrl) -> tuple[int, bool, float, int]:
     return target.run_id, target.kind is LinkKind.SEED, target.priority, -target.depth
+
+
+def _queue_up(conn: Connection, run_ids: set[int]) -> None:
+    """PostgreSQL: workers add to one run one after the other, or they could wait for each other's new URLs."""
+    if conn.dialect.name == "postgresql":
+        for run_id in sorted(run_ids):
+            conn.execute(sa.select(sa.func.pg_advisory_xact_lock(ADDING, run_id % 2**31)))
 
 
 def _known(conn: Connection, hashes: Sequence[bytes]) -> dict[bytes, Any]:
@@ -770,8 +783,8 @@ def _is_requeued(row: Any, run_id: int) -> bool:
 
 
 def _by_run(hashes: Iterable[bytes], wanted: Mapping[bytes, CrawlUrl]) -> Iterator[tuple[int, list[bytes]]]:
-    """The hashes of each run; in order within a run."""
-    in_order = sorted(hashes, key=lambda digest: (wanted[digest].run_id, digest))
+    """The hashes of each run; in order of discovery within a run."""
+    in_order = sorted(hashes, key=lambda digest: wanted[digest].run_id)
     for run_id, group in groupby(in_order, key=lambda digest: wanted[digest].run_id):
         yield run_id, list(group)
 

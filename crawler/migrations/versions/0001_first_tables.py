@@ -187,7 +187,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_urls_leased",
         "urls",
-        ["host_id", "run_id"],
+        ["host_id", "run_id", "queue_state"],
         unique=False,
         sqlite_where=sa.text("queue_state = 1"),
         postgresql_where=sa.text("queue_state = 1"),
@@ -195,7 +195,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_urls_queue",
         "urls",
-        ["run_id", "host_id", sa.literal_column("priority DESC"), "id", "next_visit_at"],
+        ["run_id", "host_id", sa.literal_column("priority DESC"), "id", "next_visit_at", "queue_state"],
         unique=False,
         sqlite_where=sa.text("queue_state = 0"),
         postgresql_where=sa.text("queue_state = 0"),
