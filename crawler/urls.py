@@ -23,6 +23,7 @@ import hashlib
 import re
 from functools import lru_cache
 from typing import Final
+from urllib.parse import quote
 
 import ada_url
 from publicsuffixlist import PublicSuffixList
@@ -102,10 +103,17 @@ def urlkey(url: str) -> str:
     rest, _, fragment = normalized.partition("#")
     rest, _, query = rest.partition("?")
     origin_end = rest.index("/", rest.index("//") + 2)
-    path = _PATH_SESSION.sub("", _one_spelling(rest[origin_end:]))
-    query = "&".join(filter(_tells_pages_apart, _one_spelling(query).split("&")))
+    path = _PATH_SESSION.sub("", one_spelling(rest[origin_end:]))
+    query = "&".join(filter(_tells_pages_apart, one_spelling(query).split("&")))
     key = rest[:origin_end] + path + ("?" + query if query else "")
     return key + "#" + fragment if _ROUTE.match(fragment) else key
+
+
+def one_spelling(text: str) -> str:
+    """Part of a path or query (a pattern's, say) with its percent-encoding as in a urlkey."""
+    if not text.isascii():
+        text = "".join(char if char < "\x80" else quote(char, errors="replace") for char in text)
+    return _PERCENT.sub(_spell, text) if text else ""
 
 
 def host_of(url: str) -> str:
@@ -241,10 +249,6 @@ def _without_extras(parsed: str, reference: str) -> str:
         # What is left may be an address in an odd spelling, which only the parser reads right.
         return _without_extras(_parse(parsed[:start] + host.rstrip(".") + colon + port + parsed[end:]), reference)
     return parsed[:start] + host + colon + port + parsed[end:]
-
-
-def _one_spelling(text: str) -> str:
-    return _PERCENT.sub(_spell, text) if text else ""
 
 
 def _spell(match: re.Match[str]) -> str:
