@@ -25,7 +25,7 @@ from crawler import database
 from services.config import Settings, load_settings
 from services.elastic import Credentials, ElasticUser, credentials
 from services.node import LocalNode
-from tests.databases import PostgresServer, postgres_programs, postgres_server
+from tests.databases import PostgresServer, migrated_sqlite, postgres_programs, postgres_server
 
 KEPT_VARIABLES = {"PLUMBLINE_CACHE", "PLUMBLINE_EVAL_DATA"}
 HOME_PREFIX = "plumbline-test-"
@@ -45,12 +45,18 @@ def settings(tmp_path: Path) -> Settings:
     return load_settings(home=tmp_path / "home")
 
 
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a migrated, empty database, to be copied: migrating takes longer than most tests."""
+    return migrated_sqlite(tmp_path_factory.mktemp("sqlite"))
+
+
 @pytest.fixture
-def engine(settings: Settings) -> Iterator[Engine]:
+def engine(settings: Settings, sqlite_template: Path) -> Iterator[Engine]:
     """The migrated, empty crawl database of `settings`."""
     settings.home.mkdir(parents=True, exist_ok=True)
+    shutil.copy(sqlite_template, settings.home / "crawl.db")
     engine = database.open_database(settings.effective_database_url)
-    database.migrate(engine)
     yield engine
     engine.dispose()
 
@@ -70,12 +76,9 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of an empty, migrated crawl database, once of each kind."""
     if request.param == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres")
-        return server.new_database()
-    url = f"sqlite:///{tmp_path / 'crawl.db'}"
-    engine = database.open_database(url)
-    database.migrate(engine)
-    engine.dispose()
-    return url
+        return server.emptied_database()
+    shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "crawl.db")
+    return f"sqlite:///{tmp_path / 'crawl.db'}"
 
 
 @pytest.fixture
