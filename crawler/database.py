@@ -457,9 +457,8 @@ def migrate(engine: Engine) -> None:
     """
     _prepare_place(engine)
     config = _config()
-    newest = ScriptDirectory.from_config(config).get_current_head()
     with read(engine) as conn:
-        if _revision(conn) == newest:
+        if _revision(conn) == newest_revision():
             return
     with write(engine) as conn:
         if conn.dialect.name == "postgresql":
@@ -494,6 +493,11 @@ def read(engine: Engine) -> Iterator[Connection]:
 def insert(conn: Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
     """An INSERT that can say ON CONFLICT, in the words of the connection's database."""
     return postgresql.insert(table) if conn.dialect.name == "postgresql" else sqlite.insert(table)
+
+
+def newest_revision() -> str | None:
+    """The revision that this version's tables have."""
+    return ScriptDirectory.from_config(_config()).get_current_head()
 
 
 def _config() -> Config:

@@ -134,7 +134,7 @@ class Frontier:
         counts: Counter[tuple[int, str]] = Counter()
         for run_id, hashes in _by_run(new, wanted):
             rows = [_new_row(h, wanted[h], host_ids, now) for h in hashes]
-            counts[run_id, "queued"] += conn.execute(_insert_new(conn.dialect.name), rows).rowcount
+            counts[run_id, "queued"] += _inserted(conn, _insert_new(conn.dialect.name), rows)
         for run_id, hashes in _by_run(again, wanted):
             rows = [_again_row(h, wanted[h], host_ids) for h in hashes]
             counts[run_id, "queued"] += conn.execute(_QUEUE_AGAIN, rows).rowcount
@@ -161,9 +161,9 @@ class Frontier:
             rows.setdefault((run_id, url.reason), []).append(_rejection_row(digest, url, now))
         counts: Counter[tuple[int, str]] = Counter()
         for (run_id, reason), of_reason in rows.items():
-            counts[run_id, f"rejected:{reason.value}"] += conn.execute(
-                _insert_rejections(conn.dialect.name), of_reason
-            ).rowcount
+            counts[run_id, f"rejected:{reason.value}"] += _inserted(
+                conn, _insert_rejections(conn.dialect.name), of_reason
+            )
         self._count(conn, counts)
         return counts.total()
 
@@ -344,7 +344,7 @@ class Frontier:
         ]
         if not rows:
             return 0
-        news = conn.execute(_insert_rejections(conn.dialect.name), rows).rowcount
+        news = _inserted(conn, _insert_rejections(conn.dialect.name), rows)
         self._count(conn, Counter({(run_id, "left"): len(rows), (run_id, f"rejected:{reason.value}"): news}))
         return len(rows)
 
@@ -733,6 +733,11 @@ def _best_urls(dialect: str) -> sa.Select[tuple[int, int, float]]:
     else:
         pairs = hosts.join(runs, _GIVES_OUT).join(urls, urls.c.id.in_(best))
     return columns.select_from(pairs).where(among)
+
+
+def _inserted(conn: Connection, statement: sa.Insert, rows: list[dict[str, Any]]) -> int:
+    """Insert rows; how many were not there before."""
+    return conn.execute(statement, rows, execution_options={"preserve_rowcount": True}).rowcount
 
 
 def _chunks(items: Sequence[T]) -> Iterator[list[T]]:

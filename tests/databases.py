@@ -17,36 +17,50 @@ import sqlalchemy as sa
 from crawler import database
 
 PREFIX = "plumbline-postgres-"
+NEWEST = database.newest_revision()
 
 
 class PostgresServer:
-    """A running cluster on loopback, with a migrated database as the template of all others."""
+    """A running cluster on loopback, with one migrated database that is emptied for each test."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._made = 0
         self._admin = database.open_database(self._url("postgres")).execution_options(isolation_level="AUTOCOMMIT")
-        self._execute("CREATE DATABASE migrated")
-        engine = database.open_database(self._url("migrated"))
-        database.migrate(engine)
-        engine.dispose()
+        self._migrated = database.open_database(self.new_database())
+        database.migrate(self._migrated)
 
-    def new_database(self, migrated: bool = True) -> str:
-        """The address of a database of the test's own."""
+    def emptied_database(self) -> str:
+        """The address of the migrated database, without any row."""
+        names = ", ".join(table.name for table in database.metadata.sorted_tables)
+        with database.write(self._migrated) as conn:
+            conn.execute(sa.text(f"TRUNCATE {names} RESTART IDENTITY CASCADE"))
+            conn.execute(sa.text("UPDATE alembic_version SET version_num = :newest"), {"newest": NEWEST})
+        return self._url("test1")
+
+    def new_database(self) -> str:
+        """The address of a database without any table."""
         self._made += 1
         name = f"test{self._made}"
-        self._execute(f"CREATE DATABASE {name} TEMPLATE {'migrated' if migrated else 'template0'}")
+        with self._admin.connect() as conn:
+            conn.execute(sa.text(f"CREATE DATABASE {name} TEMPLATE template0"))
         return self._url(name)
 
     def close(self) -> None:
         self._admin.dispose()
+        self._migrated.dispose()
 
     def _url(self, name: str) -> str:
         return f"postgresql+psycopg://postgres@127.0.0.1:{self._port}/{name}"
 
-    def _execute(self, statement: str) -> None:
-        with self._admin.connect() as conn:
-            conn.execute(sa.text(statement))
+
+def migrated_sqlite(folder: Path) -> Path:
+    """A file with a migrated, empty database, to be copied."""
+    path = folder / "migrated.db"
+    engine = database.open_database(f"sqlite:///{path}")
+    database.migrate(engine)
+    engine.dispose()  # the last connection to close puts the write-ahead log into the file
+    return path
 
 
 def postgres_programs() -> Path | None:

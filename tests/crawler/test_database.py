@@ -28,7 +28,7 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of a database without any table."""
     if request.param == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres")
-        return server.new_database(migrated=False)
+        return server.new_database()
     return f"sqlite:///{tmp_path / 'not yet' / 'crawl 100%.db'}"
 
 
