@@ -115,11 +115,12 @@ class Fetcher:
         addresses = await self._addresses(target, request, proxy)
         dns_s = time.monotonic() - started_at
         headers = self._headers(request, target)
+        limit = request.max_body_bytes or self._settings.max_body_bytes
         transfer = self._idle.pop() if self._idle else _Transfer(self._settings, self._ca_file)
         try:
-            transfer.prepare(target, headers, addresses, proxy, self._settings.timeout_s - dns_s)
+            transfer.prepare(target, headers, addresses, proxy, self._settings.timeout_s - dns_s, limit)
             code, message = await self._engine.perform(transfer)
-            answer = transfer.answer(code)
+            answer = transfer.answer(code, message)
         finally:
             transfer.clear()
             if len(self._idle) < SETTLED_KEPT and not self._engine.is_closed:
@@ -195,7 +196,7 @@ class Fetcher:
     ) -> FetchedPage:
         head, wire_body = answer.head, answer.body
         coding, content_type = head.fields.get("content-encoding", ""), head.fields.get("content-type", "")
-        limit = self._settings.max_body_bytes
+        limit = request.max_body_bytes or self._settings.max_body_bytes
         if len(wire_body) < THREAD_FROM_BYTES or not coding:
             body, faults = content_coding.decode(wire_body, coding, content_type, limit)
         else:
@@ -284,6 +285,7 @@ class _Transfer:
         self._resolve: list[str] = []
         self._proxy = ""
         self._timeout_ms = 0
+        self._max_body_bytes = 0
         self._set_once(ca_file)
 
     def _set_once(self, ca_file: str) -> None:
@@ -302,10 +304,17 @@ class _Transfer:
         curl.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
 
     def prepare(
-        self, target: _Target, headers: list[bytes], addresses: tuple[str, ...], proxy: str, timeout_s: float
+        self,
+        target: _Target,
+        headers: list[bytes],
+        addresses: tuple[str, ...],
+        proxy: str,
+        timeout_s: float,
+        max_body_bytes: int,
     ) -> None:
         """Set what differs from the handle's last transfer."""
         curl = self.curl
+        self._max_body_bytes = max_body_bytes
         curl.setopt(pycurl.URL, target.url)
         curl.setopt(pycurl.HTTPHEADER, headers)
         self._allowed = addresses
@@ -321,14 +330,14 @@ class _Transfer:
             self._timeout_ms = timeout_ms
             curl.setopt(pycurl.TIMEOUT_MS, timeout_ms)
 
-    def answer(self, code: int) -> _Answer | None:
+    def answer(self, code: int, message: str) -> _Answer | None:
         """What came, if at least a whole head did."""
         head = self._head or _read_head(self._lines)
         curl = self.curl
         if head is None or (code and self._proxy and curl.getinfo(pycurl.HTTP_CONNECTCODE) >= 300):
             return None  # The only head may be that of a proxy that refused to connect.
         fault = self._fault
-        if fault is None and code:
+        if fault is None and code and not _is_blunt_end(code, message, head):
             fault = Fault.TOO_SLOW if code == pycurl.E_OPERATION_TIMEDOUT else Fault.PARTIAL
         ready_s = max(curl.getinfo(pycurl.CONNECT_TIME), curl.getinfo(pycurl.APPCONNECT_TIME))
         return _Answer(
@@ -354,7 +363,7 @@ class _Transfer:
             self._fault = self._body_refused()
             if self._fault is not None:
                 return 0
-        left = self._settings.max_body_bytes - self._size
+        left = self._max_body_bytes - self._size
         if len(data) > left:
             self._parts.append(data[:left])
             self._fault = Fault.TOO_LARGE
@@ -371,9 +380,12 @@ class _Transfer:
         if content_type.startswith(self._settings.unread_types) and not content_type.startswith("image/svg"):
             return Fault.NOT_READ
         length = self._head.fields.get("content-length", "")
-        is_too_large = length.isdecimal() and int(length[:18]) > self._settings.max_body_bytes
+        is_too_large = length.isdecimal() and int(length[:18]) > self._max_body_bytes
         # The beginning of a long text is worth having, half a PDF is not.
-        return Fault.TOO_LARGE if is_too_large and not content_type.startswith("text/") else None
+        return Fault.TOO_LARGE if is_too_large and not self._wants_beginning(content_type) else None
+
+    def _wants_beginning(self, content_type: str) -> bool:
+        return content_type.startswith("text/") or self._max_body_bytes != self._settings.max_body_bytes
 
     def _open_socket(self, _purpose: int, peer: tuple[int, int, int, tuple[Any, ...]]) -> Any:
         """The last defence: whatever curl made of the URL, it connects to an address that was checked, or nowhere."""
@@ -622,6 +634,13 @@ def _final_head(lines: list[bytes]) -> bytes:
     start = max((n for n, line in enumerate(lines) if line.startswith(b"HTTP/")), default=len(lines))
     end = next((n for n in range(start, len(lines)) if lines[n] in _BLANK), -1)
     return b"".join(lines[start : end + 1]) if end > 0 else b""
+
+
+def _is_blunt_end(code: int, message: str, head: _Head) -> bool:
+    """Many servers end a body of unknown length by closing TLS without a word; browsers take it as whole."""
+    if code != pycurl.E_RECV_ERROR or "unexpected eof" not in message:
+        return False
+    return "content-length" not in head.fields and "transfer-encoding" not in head.fields
 
 
 def _all_faults(fault: Fault | None, of_coding: tuple[Fault, ...]) -> tuple[Fault, ...]:

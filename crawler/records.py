@@ -131,6 +131,53 @@ class RunState(StrEnum):
     FINISHED = "finished"
 
 
+class RelevanceMeasure(StrEnum):
+    """How a page's relevance to a topic is measured."""
+
+    WEIGHTED_COUNT = "weighted-count"
+    """The classic one: weight times count of each guide word, over the length of the page."""
+    SATURATED_COUNT = "saturated-count"
+    """As in BM25: a word's tenth occurrence counts little, and long pages need more of them."""
+    CLASSIFIER = "classifier"
+    """Learned from the example pages for and against."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuideWord:
+    """A word or phrase that speaks for a topic; with a negative weight, against it."""
+
+    phrase: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What a focused crawl looks for. Read from a file by `crawler.topic`, judged by `crawler.relevance`."""
+
+    name: str = ""
+    words: tuple[GuideWord, ...] = ()
+    examples_for: tuple[str, ...] = ()
+    """Visible texts of pages that are of the topic."""
+    examples_against: tuple[str, ...] = ()
+    measure: RelevanceMeasure | None = None
+    """None: the best that words and examples allow."""
+    threshold: float = 0.5
+    """Pages of less relevance (0 to 1) are off topic."""
+    archive_off_topic: bool = True
+    """Whether pages under the threshold are kept in the archive; they are never indexed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageScore:
+    """What a page is worth to a topic, and what its links inherit of it."""
+
+    relevance: float
+    """0 to 1."""
+    is_relevant: bool
+    inherited: float = 0.0
+    """0 to 1: how near the page is to pages of the topic on the way that led here, itself included."""
+
+
 @dataclass(frozen=True, slots=True)
 class SiteScope:
     """Which URLs belong to a site. Patterns are globs over path and query (`/news/*`), case-sensitive."""
@@ -248,6 +295,8 @@ class FetchRequest:
     headers: tuple[tuple[str, str], ...] = ()
     proxy: str | None = None
     referrer: str | None = None
+    max_body_bytes: int | None = None
+    """In place of the fetcher's own limit."""
 
 
 @dataclass(frozen=True, slots=True)

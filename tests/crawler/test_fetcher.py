@@ -184,7 +184,7 @@ def test_drips_endless_bodies_and_silence_end_within_the_time_limit(play: Play) 
 def test_a_body_is_cut_at_the_size_limit(play: Play) -> None:
     settings = replace(SETTINGS, max_body_bytes=100_000)
     site = play(
-        Route("/endless", endless=Endless(b"0123456789" * 100)),
+        Route("/endless", endless=Endless(b"0123456789" * 100), framing="close"),
         Route("/bomb", body=b"\0" * 3_000_000, gzip=True, headers=(("Content-Encoding", "gzip"),)),
         Route("/exact", body=b"x" * 100_000),
         Route("/pdf", body=b"x" * 200_000, headers=(("Content-Type", "application/pdf"),)),
@@ -199,7 +199,9 @@ def test_a_body_is_cut_at_the_size_limit(play: Play) -> None:
 
 
 def test_what_nobody_reads_is_left_at_its_head(play: Play) -> None:
-    site = play(Route("/live", endless=Endless(b"x" * 1000), headers=(("Content-Type", "audio/mpeg"),)))
+    site = play(
+        Route("/live", endless=Endless(b"x" * 1000), framing="close", headers=(("Content-Type", "audio/mpeg"),))
+    )
     page = fetch(site, "/live")
     assert (page.body, page.faults, page.header("Content-Type")) == (b"", (Fault.NOT_READ,), "audio/mpeg")
 
@@ -394,12 +396,14 @@ def tls_site(answer: bytes, says_goodbye: bool = True) -> Iterator[int]:
     context.load_cert_chain(TLS / "certificate.pem", TLS / "key.pem")
 
     def serve() -> None:
-        with closing(listener.accept()[0]) as plain:
+        plain = listener.accept()[0]
+        with closing(context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)) as secure:
             try:
-                secure = context.wrap_socket(plain, server_side=True)
+                secure.do_handshake()
                 secure.recv(65536)
                 secure.sendall(answer)
-                secure.unwrap() if says_goodbye else socket.socket(fileno=secure.detach()).close()
+                if says_goodbye:
+                    secure.unwrap().close()
             except OSError:
                 return
 
