@@ -7,6 +7,7 @@ CrawlerError
 │   ├── CaptureMissing        no such capture, or its file is gone
 │   └── CaptureDamaged        the bytes are not what the row says
 ├── DatabaseError             the crawl database cannot be used
+├── BadTopic                  a topic that cannot be used
 └── BadUrl                    not a URL that could ever be fetched
 """
 
@@ -52,3 +53,7 @@ class DatabaseError(CrawlerError):
 
 class BadUrl(CrawlerError):
     """Not a URL that could ever be fetched."""
+
+
+class BadTopic(CrawlerError):
+    """A topic that cannot be used. The message is one sentence for the owner."""
