@@ -52,7 +52,9 @@ _LABELS: Final = (
     (re.compile(r"utf-?8.*|unicode-1-1-utf-8"), "utf-8"),
     (re.compile(r"hz(-gb-2312)?"), "hz"),
     (
-        re.compile(r"(x-)?gb[k_\-\d].*|(x-)?gbk|chinese|csgb.*|csiso58.*|iso-ir-58|(cp|ms|windows-)936|(x-)?euc-cn|cn-gb.*"),
+        re.compile(
+            r"(x-)?gb[k_\-\d].*|(x-)?gbk|chinese|csgb.*|csiso58.*|iso-ir-58|(cp|ms|windows-)936|(x-)?euc-cn|cn-gb.*"
+        ),
         "gb18030",
     ),
     (re.compile(r".*big-?5.*|(cp|ms|windows-)950"), "big5hkscs"),
@@ -172,7 +174,7 @@ def _detected(body: bytes) -> str | None:
     first = _NON_ASCII.search(body)
     start = first.start() if first else 0
     sample = body[start : start + _DETECTOR_SAMPLE_BYTES]
-    found = codec_of(detect_encoding(sample))
+    found = codec_of(detect_encoding(sample) or "")
     if found in _MULTI_BYTE:
         return found
     if found in (None, "utf-8", "ascii") or found == _LATIN or found.startswith(("iso8859", "mac")):

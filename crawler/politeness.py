@@ -34,8 +34,8 @@ def delay_s(
 ) -> float:
     """Seconds between the end of one request to a host (`example.cn:80`) and the next.
 
-    The owner's setting for the site decides; else what robots.txt asks for, up to a minute; else the crawler's default, none
-    for loopback. A host that answers slowly (`answer_s`) is given more time in either of the last cases.
+    The owner's setting for the site decides; else what robots.txt asks for, up to a minute; else the crawler's
+    default, none for loopback. A host that answers slowly (`answer_s`) is given more time in either of the last cases.
     """
     if site_delay_s is not None:
         return max(0.0, site_delay_s)

@@ -11,16 +11,18 @@ from crawler.urls import host_of, normalize, one_spelling, registrable_domain, u
 
 # What no page is, told by the name alone. Documents (pdf, docx, …) and data (xml, json) are left to their content.
 _BINARY_NAMES: Final = re.compile(
-    r"""/[^/:?#]*\.(?:
-        jpe?g|jpe|jfif|png|gif|webp|avif|bmp|ico|cur|svgz?|tiff?|heic|psd|ai|eps|raw|dwg
-        |zip|rar|7z|gz|tgz|bz2|tbz2?|xz|txz|zst|lz4|lzma|tar|cab|arj|jar|war|ear|deb|rpm|apk|ipa|iso|img|dmg|pkg|msi|exe|dll|so|bin
-        |mp3|m4a|aac|ogg|oga|opus|flac|wav|wma|mid|midi|amr|ape|ra|ram
-        |mp4|m4v|mkv|webm|avi|mov|qt|wmv|flv|f4v|swf|mpe?g|mpg|ogv|3gp|rm|rmvb|ts|m3u8?|pls|asf|asx
-        |css|less|scss|m?js|map|wasm|woff2?|ttf|otf|eot|torrent|pyc|class|o|a|db|sqlite|mdb|dat|pcap
-    )$""",
+    r"""/[^/:]*\.(?:
+        jpe?g|jpe|jfif|png|gif|webp|avif|bmp|ico|cur|svgz?|tiff?|heic|psd|eps|dwg
+        |zip|rar|7z|gz|tgz|bz2|tbz2?|xz|txz|zst|lz4|lzma|tar|cab|arj|jar|war|ear
+        |deb|rpm|apk|ipa|iso|img|dmg|pkg|msi|exe|dll|bin
+        |mp3|m4a|aac|ogg|oga|opus|flac|wav|wma|midi?|amr|ape|ra|ram
+        |mp4|m4v|mkv|webm|avi|mov|qt|wmv|flv|f4v|swf|mpe?g|ogv|3gp|rm|rmvb|m3u8?|asf|asx
+        |wasm|woff2?|ttf|otf|eot|torrent|pyc|sqlite|mdb|pcap
+    )
+    |/(?-i:[^/:A-Z])[^/:]*\.(?:css|less|scss|m?js|map)  # and not the article Node.js
+    """,
     re.IGNORECASE | re.VERBOSE,
 )
-_DEFAULT_PORTS: Final = (":80", ":443")
 
 
 class Scope:
@@ -57,7 +59,7 @@ class Scope:
             return Rejection.SCOPE
         if self._folders and not self._is_under_a_seed(target.host, path):
             return Rejection.SCOPE
-        if _BINARY_NAMES.search(path.partition("?")[0]):
+        if _has_binary_name(path):
             return Rejection.TYPE
         if self._max_depth is not None and target.depth > self._max_depth:
             return Rejection.DEPTH
@@ -65,12 +67,11 @@ class Scope:
 
     def admits_redirect_of_seed(self, url: str) -> bool:
         """Whether a seed that redirects there still means this site: http to https, with `www.` or without."""
-        host = host_of(url)
-        name, port = _split(_family(host))
-        twin = name.removeprefix("www.") if name.startswith("www.") else f"www.{name}"
-        if registrable_domain(host) != registrable_domain(twin):
-            return False
-        return f"{name}{port}" in self._seed_hosts or f"{twin}{port}" in self._seed_hosts
+        host = _family(host_of(url))
+        if host in self._seed_hosts:
+            return True
+        twin = host.removeprefix("www.") if host.startswith("www.") else f"www.{host}"
+        return twin in self._seed_hosts and registrable_domain(host) == registrable_domain(twin)
 
     def _has_host(self, host: str) -> bool:
         seen = self._seen_hosts.get(host)
@@ -85,9 +86,9 @@ class Scope:
         return any(path.startswith(folder) and family in self._hosts for folder in self._folders)
 
 
-def _split(host: str) -> tuple[str, str]:
-    name, _, port = host.rpartition(":")
-    return name, f":{port}"
+def _has_binary_name(path: str) -> bool:
+    document = path.partition("?")[0]
+    return _BINARY_NAMES.fullmatch(document, document.rindex("/")) is not None
 
 
 def _family(host: str) -> str:
