@@ -13,11 +13,13 @@ from typing import Final, cast
 import numpy as np
 import numpy.typing as npt
 
-from crawler.terms import SIZE, Numbers, hashed
+from crawler.terms import SIZE, Indices, Numbers, hashed
 
 RIDGE: Final = 0.1
 """Weight of the penalty, with vectors of length 1."""
 _PLATT_STEPS: Final = 50
+_SHORT_TEXT: Final = 6.0
+"""Length of a tf-idf vector under which a text is too short to be believed wholly."""
 
 
 class Classifier:
@@ -39,6 +41,13 @@ class Classifier:
         length = float(np.linalg.norm(vector))
         raw = float(vector @ self.weights) / length if length else 0.0
         return _sigmoid(self._slope * raw + self._offset)
+
+    def opinions(self, numbers: Indices, owner: npt.NDArray[np.intp], texts: int) -> Numbers:
+        """For each of many short texts (terms and whose they are), a logit; 0 for what says nothing either way."""
+        values = self._idf[numbers]
+        sums = np.bincount(owner, weights=self.weights[numbers] * values, minlength=texts)
+        lengths = np.sqrt(np.bincount(owner, weights=values * values, minlength=texts))
+        return (self._slope * sums / np.maximum(lengths, _SHORT_TEXT)).astype(np.float32)
 
 
 def _log_counts(text: str) -> Numbers:

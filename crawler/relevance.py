@@ -7,10 +7,11 @@ so the text itself is only put into lower case.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation
@@ -31,8 +32,12 @@ GUIDE_WORDS: Final = 100
 """The classic measure's own number of guide words: K = (1/length) · (1/100) · Σ weight · count."""
 HALF_CLASSIC: Final = 1e-4
 """The K, with weights up to 1, that is worth a half: one full guide word in a hundred characters."""
-HALF_SATURATED: Final = 2.0
-"""The saturated sum, with weights up to 1, that is worth a half: about two guide words of full weight."""
+HALF_SATURATED: Final = 1.5
+"""The saturated sum, with weights up to 1, that is worth a half: between one and two guide words of full weight …"""
+HALF_SHARE: Final = 0.12
+"""… but no less than this share of all weights: of a hundred words, any page has some (measured on proposed words)."""
+HALF_STRENGTH: Final = 1.0
+"""The sum of weights in an anchor that is worth a half."""
 MAX_SPELLINGS: Final = 12
 
 
@@ -82,6 +87,7 @@ class GuideWords:
         heaviest = max((abs(weight) for weight in folded.values()), default=1.0) or 1.0
         self._weights = {phrase: weight / heaviest for phrase, weight in folded.items()}
         patterns = [(spelling, phrase) for phrase in self._weights for spelling in spellings(phrase)]
+        self._half = max(HALF_SATURATED, HALF_SHARE * sum(w for w in self._weights.values() if w > 0))
         self._phrases = [phrase for _, phrase in patterns]
         self._bytes = [spelling.encode() for spelling, _ in patterns]
         self._begins_open = [not _is_word_byte(pattern[0]) for pattern in self._bytes]
@@ -94,13 +100,31 @@ class GuideWords:
             return Counter()
         data = b" %b " % " ".join(text.split()).lower().encode("utf-8", "replace")
         found = self._automaton.find_matches_as_indexes(data, overlapping=True)
-        phrases, begins_open, ends_open = self._phrases, self._begins_open, self._ends_open
         return Counter(
-            phrases[pattern]
-            for pattern, start, end in found
-            if (begins_open[pattern] or not _is_word_byte(data[start - 1]))
-            and (ends_open[pattern] or _ends_word(data, end))
+            self._phrases[pattern] for pattern, start, end in found if self._is_whole(data, pattern, start, end)
         )
+
+    def _is_whole(self, data: bytes, pattern: int, start: int, end: int) -> bool:
+        """Chinese anywhere, Latin words only between others."""
+        return (self._begins_open[pattern] or not _is_word_byte(data[start - 1])) and (
+            self._ends_open[pattern] or _ends_word(data, end)
+        )
+
+    def strengths(self, texts: Sequence[str]) -> list[float]:
+        """For each of many short texts (anchors), the weights of its guide words, scaled to below 1."""
+        sums = [0.0] * len(texts)
+        if self._automaton is None:
+            return sums
+        parts = [b" %b " % " ".join(text.split()).lower().encode("utf-8", "replace") for text in texts]
+        data = b"".join(parts)
+        ends = list(itertools.accumulate(map(len, parts)))
+        seen: set[tuple[int, str]] = set()
+        for pattern, start, end in self._automaton.find_matches_as_indexes(data, overlapping=True):
+            place = (bisect.bisect_right(ends, start), self._phrases[pattern])
+            if place not in seen and self._is_whole(data, pattern, start, end):
+                seen.add(place)
+                sums[place[0]] += self._weights[place[1]]
+        return [max(total, 0.0) / (max(total, 0.0) + HALF_STRENGTH) for total in sums]
 
     def classic(self, text: str, title: str = "") -> float:
         """K = (1/length) · (1/100) · Σ weight · count, scaled to 0..1."""
@@ -112,7 +136,7 @@ class GuideWords:
     def saturated(self, text: str, title: str = "") -> float:
         """Σ weight · saturated count (BM25 without the idf: the weights say it), scaled to 0..1."""
         total = self._saturated_sum(self._page_counts(text, title), len(text))
-        return total / (total + HALF_SATURATED)
+        return total / (total + self._half)
 
     def _page_counts(self, text: str, title: str) -> Counter[str]:
         counts = self.counts(text)
