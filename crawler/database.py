@@ -179,6 +179,8 @@ rejections = sa.Table(
     sqlite_with_rowid=False,
 )
 
+sa.Index("ix_rejections_reason", rejections.c.run_id, rejections.c.reason)
+
 hosts = sa.Table(
     "hosts",
     metadata,
@@ -296,6 +298,8 @@ sa.Index(
     sqlite_where=urls.c.kind == "seed",
     postgresql_where=urls.c.kind == "seed",
 )
+IS_SEED = urls.c.kind == sa.literal_column("'seed'")
+"""As in the partial index: SQLite uses one only if the query holds the same literal."""
 # What failed, for the owner's list of causes.
 sa.Index(
     "ix_urls_failed",
@@ -525,6 +529,20 @@ def _prepare_place(engine: Engine) -> None:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
             raise DatabaseError(f"the folder of the crawl database cannot be made: {exc}") from exc
+
+
+def seed_hosts(conn: Connection, site_ids: list[int]) -> dict[int, frozenset[str]]:
+    """Hosts of each site's seeds, and of where they redirected to."""
+    rows = conn.execute(
+        sa.select(urls.c.site_id, hosts.c.host)
+        .join(hosts, hosts.c.id == urls.c.host_id)
+        .where(urls.c.site_id.in_(site_ids), IS_SEED)
+        .distinct()
+    )
+    found: dict[int, set[str]] = {}
+    for row in rows:
+        found.setdefault(row.site_id, set()).add(row.host)
+    return {site_id: frozenset(names) for site_id, names in found.items()}
 
 
 @contextmanager

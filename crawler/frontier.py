@@ -26,7 +26,20 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
-from crawler.database import SAMPLE_S, QueueState, hosts, insert, rejections, run_counts, run_samples, runs, sites, urls
+from crawler.database import (
+    IS_SEED,
+    SAMPLE_S,
+    QueueState,
+    hosts,
+    insert,
+    rejections,
+    run_counts,
+    run_samples,
+    runs,
+    seed_hosts,
+    sites,
+    urls,
+)
 from crawler.records import (
     Claim,
     CrawlOutcome,
@@ -70,7 +83,6 @@ OF_THE_WAY = frozenset({Rejection.DEPTH, Rejection.NOFOLLOW, Rejection.BUDGET})
 _IS_QUEUED = urls.c.queue_state == sa.literal_column(str(QueueState.QUEUED.value))
 _IS_LEASED = urls.c.queue_state == sa.literal_column(str(QueueState.LEASED.value))
 _IS_NOT_LEASED = urls.c.queue_state != sa.literal_column(str(QueueState.LEASED.value))
-_IS_SEED = urls.c.kind == sa.literal_column(f"'{LinkKind.SEED.value}'")
 _GIVES_OUT = sa.and_(runs.c.state == RunState.RUNNING.value, runs.c.is_spent.is_(False))
 
 
@@ -526,7 +538,7 @@ _REQUEUE = (
         queue_state=QueueState.QUEUED.value,
         run_id=sa.bindparam("b_run_id"),
         # What was a seed is none any more unless it is added as one again.
-        kind=sa.case((_IS_SEED, LinkKind.LINK.value), else_=urls.c.kind),
+        kind=sa.case((IS_SEED, LinkKind.LINK.value), else_=urls.c.kind),
         tries=0,
         next_visit_at=None,
     )
@@ -998,7 +1010,7 @@ def _run_infos(conn: Connection, which: sa.ColumnElement[bool], resumed: set[int
     if not rows:
         return []
     pages = _pages(conn, [row.id for row in rows])
-    seed_hosts = _seed_hosts(conn, [row.site_id for row in rows])
+    extra_hosts = seed_hosts(conn, [row.site_id for row in rows])
     return [
         RunInfo(
             run_id=row.id,
@@ -1006,7 +1018,7 @@ def _run_infos(conn: Connection, which: sa.ColumnElement[bool], resumed: set[int
             key=row.key,
             settings=row.settings,
             needs_browser=row.needs_browser,
-            extra_hosts=frozenset(seed_hosts.get(row.site_id, ())),
+            extra_hosts=extra_hosts.get(row.site_id, frozenset()),
             pages=pages.get(row.id, 0),
             resumed=row.id in resumed,
         )
@@ -1021,19 +1033,6 @@ def _pages(conn: Connection, run_ids: list[int]) -> dict[int, int]:
         .group_by(run_counts.c.run_id)
     )
     return {row.run_id: int(row.n) for row in rows}
-
-
-def _seed_hosts(conn: Connection, site_ids: list[int]) -> dict[int, set[str]]:
-    rows = conn.execute(
-        sa.select(urls.c.site_id, hosts.c.host)
-        .join(hosts, hosts.c.id == urls.c.host_id)
-        .where(urls.c.site_id.in_(site_ids), _IS_SEED)
-        .distinct()
-    )
-    found: dict[int, set[str]] = {}
-    for row in rows:
-        found.setdefault(row.site_id, set()).add(row.host)
-    return found
 
 
 def _is_any(conn: Connection, statement: sa.Select[Any], run_id: int, now: datetime) -> bool:

@@ -270,6 +270,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("run_id", "urlhash", name="pk_rejections"),
         sqlite_with_rowid=False,
     )
+    op.create_index("ix_rejections_reason", "rejections", ["run_id", "reason"], unique=False)
     op.create_table(
         "run_counts",
         sa.Column("run_id", ID, nullable=False),

@@ -1,0 +1,93 @@
+"""The scheduler process: looks at the schedules every second, and starts the runs that are due.
+
+APScheduler only ticks. Which runs are due, and which of several schedulers acts, is decided in the database by
+`services.control.run_due`, so that restarts, several schedulers and changes of the clock are ours to get right.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import structlog
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from crawler.database import Engine
+from crawler.errors import DatabaseError
+from services import control
+
+TICK_S = 1.0
+BEAT_S = 10.0
+
+log = structlog.get_logger()
+
+
+class Scheduler:
+    """One scheduler process; several may stand by."""
+
+    def __init__(self, engine: Engine, owner: str, clock: Callable[[], datetime]) -> None:
+        self._engine = engine
+        self._owner = owner
+        self._clock = clock
+        self._holds_lease = False
+        self._beaten_at: datetime | None = None
+
+    def tick(self) -> None:
+        """One look. A database that is away is waited for; a fault is logged, and the next tick tries again."""
+        try:
+            now = self._clock()
+            self._note(control.run_due(self._engine, self._owner, now))
+            self._beat(now)
+        except DatabaseError as exc:
+            log.warning("waiting for the database", error=str(exc))
+        except Exception:
+            log.exception("tick failed")
+
+    def leave(self) -> None:
+        """End in good order: the next scheduler may begin at once."""
+        try:
+            control.leave_lease(self._engine, self._owner)
+            control.forget(self._engine, self._owner)
+        except DatabaseError as exc:
+            log.warning("could not give the lease back", error=str(exc))
+
+    def _note(self, tick: control.Tick) -> None:
+        if tick.holds_lease != self._holds_lease:
+            log.info("acting as the scheduler" if tick.holds_lease else "standing by", owner=self._owner)
+            self._holds_lease = tick.holds_lease
+        for due in tick.due:
+            if due.skipped is None:
+                log.info("scheduled run begins", site=due.site_key, run=due.run_id, due_at=due.due_at.isoformat())
+            else:
+                log.warning("scheduled run skipped", site=due.site_key, reason=due.skipped, run=due.run_id)
+
+    def _beat(self, now: datetime) -> None:
+        if self._beaten_at is not None and abs((now - self._beaten_at).total_seconds()) < BEAT_S:
+            return
+        state = {"acting": self._holds_lease}
+        control.beat(self._engine, self._owner, control.WorkerKind.SCHEDULER, os.getpid(), state, now)
+        self._beaten_at = now
+
+
+def run_scheduler(
+    engine: Engine, stop: threading.Event, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+) -> None:
+    """Tick until `stop` is set."""
+    owner = f"scheduler-{socket.gethostname()}-{os.getpid()}-{clock().timestamp():.0f}"
+    scheduler = Scheduler(engine, owner, clock)
+    ticker = BackgroundScheduler(timezone=UTC)
+    job = ticker.add_job(
+        scheduler.tick, "interval", seconds=TICK_S, max_instances=1, coalesce=True, next_run_time=datetime.now(UTC)
+    )
+    ticker.start()
+    try:
+        while not stop.wait(TICK_S):
+            # APScheduler waits for the time of day: a clock that was set back would keep it waiting.
+            if job.next_run_time is not None and job.next_run_time > datetime.now(UTC) + timedelta(seconds=3 * TICK_S):
+                job.modify(next_run_time=datetime.now(UTC))
+    finally:
+        ticker.shutdown(wait=True)
+        scheduler.leave()
