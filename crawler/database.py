@@ -345,6 +345,12 @@ captures = sa.Table(
     sa.Column("length", sa.BigInteger, nullable=False),
     sa.Column("dom_offset", sa.BigInteger, nullable=True, comment="of the conversion record: the rendered DOM"),
     sa.Column("dom_length", sa.BigInteger, nullable=True),
+    # Of a revisit: where the payload lies, so that it is found after the row of its first capture is deleted.
+    sa.Column("payload_file_id", _Id, sa.ForeignKey("warc_files.id"), nullable=True),
+    sa.Column("payload_offset", sa.BigInteger, nullable=True),
+    sa.Column("payload_length", sa.BigInteger, nullable=True),
+    sa.Column("payload_dom_offset", sa.BigInteger, nullable=True),
+    sa.Column("payload_dom_length", sa.BigInteger, nullable=True),
     sa.Column("index_state", sa.Text, nullable=False, comment="an IndexState"),
     sa.Column("index_error", sa.Text, nullable=True),
     sa.Column("index_tries", sa.Integer, nullable=False, default=0, server_default="0"),

@@ -317,6 +317,8 @@ class RenderedDom:
     html: str
     final_url: str
     """The document's address at that time (history routes change it)."""
+    leads_to: str | None = None
+    """Where a script wanted to send the browser: not followed, to be taken as a redirect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,6 +423,15 @@ class StoredRecords:
     length: int
     dom_offset: int | None = None
     dom_length: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """The capture that holds a payload which a later one only refers to (a `revisit` record)."""
+
+    capture_id: int
+    url: str
+    captured_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

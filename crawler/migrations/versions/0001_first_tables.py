@@ -228,6 +228,11 @@ def upgrade() -> None:
         sa.Column("length", sa.BigInteger(), nullable=False),
         sa.Column("dom_offset", sa.BigInteger(), nullable=True),
         sa.Column("dom_length", sa.BigInteger(), nullable=True),
+        sa.Column("payload_file_id", ID, nullable=True),
+        sa.Column("payload_offset", sa.BigInteger(), nullable=True),
+        sa.Column("payload_length", sa.BigInteger(), nullable=True),
+        sa.Column("payload_dom_offset", sa.BigInteger(), nullable=True),
+        sa.Column("payload_dom_length", sa.BigInteger(), nullable=True),
         sa.Column("index_state", sa.Text(), nullable=False),
         sa.Column("index_error", sa.Text(), nullable=True),
         sa.Column("index_tries", sa.Integer(), server_default="0", nullable=False),
@@ -236,6 +241,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["site_id"], ["sites.id"], name="fk_captures_site_id_sites", ondelete="CASCADE"),
         sa.ForeignKeyConstraint(["url_id"], ["urls.id"], name="fk_captures_url_id_urls", ondelete="CASCADE"),
         sa.ForeignKeyConstraint(["warc_file_id"], ["warc_files.id"], name="fk_captures_warc_file_id_warc_files"),
+        sa.ForeignKeyConstraint(["payload_file_id"], ["warc_files.id"], name="fk_captures_payload_file_id_warc_files"),
         sa.PrimaryKeyConstraint("id", name="pk_captures"),
     )
     op.create_index("ix_captures_digest", "captures", ["digest"], unique=False)
