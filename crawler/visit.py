@@ -130,7 +130,7 @@ class Visitor:
         page = await self.fetcher.fetch(request)
         for _ in range(self.limits.max_redirects):
             target = _redirect_target(page)
-            if target is None or urls.urlkey(target) != claim.target.urlkey:
+            if target is None or not _is_page(target, claim.target.urlkey):
                 return page
             page = await self.fetcher.fetch(replace(request, url=target, validators=Validators()))
         raise FetchError(
@@ -284,24 +284,26 @@ def _request(claim: Claim, settings: SiteSettings) -> FetchRequest:
 
 
 def _redirect_target(page: FetchedPage) -> str | None:
-    """Where a redirect leads, resolved; None if the page is none, or names no usable place."""
+    """Where a redirect leads: resolved, or as it stands if that is no URL of ours; None if the page is no redirect."""
     location = page.header("Location")
     if page.status not in REDIRECTS or not location:
         return None
+    raw = location.encode("latin-1")
     try:
-        return urls.normalize(location.encode("latin-1").decode("utf-8"), base=page.url)
-    except UnicodeDecodeError:
-        escaped = "".join(chr(b) if b < 0x80 else f"%{b:02X}" for b in location.encode("latin-1"))
-        return _normalized_or_none(escaped, page.url)
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:  # bytes of another charset are sent back as they came
+        text = "".join(chr(byte) if byte < 0x80 else f"%{byte:02X}" for byte in raw)
+    try:
+        return urls.normalize(text, base=page.url)
     except BadUrl:
-        return None
+        return text
 
 
-def _normalized_or_none(url: str, base: str) -> str | None:
+def _is_page(url: str, urlkey: str) -> bool:
     try:
-        return urls.normalize(url, base=base)
+        return urls.urlkey(url) == urlkey
     except BadUrl:
-        return None
+        return False
 
 
 def _is_html(page: FetchedPage) -> bool:
