@@ -43,6 +43,7 @@ from crawler.records import (
     FetchErrorKind,
     LinkKind,
     NewCapture,
+    Original,
     RejectedUrl,
     Rejection,
     RobotsFile,
@@ -365,15 +366,18 @@ class Crawler:
         """Append the pages and sync; the captures by the position of their visit."""
         with database.read(self._engine) as conn:
             copies = captures.by_digest(conn, {visit.digest for visit in visits if visit.page is not None})
+            known = captures.originals(
+                conn, {visit.outcome.claim.validators.capture_id or 0 for visit in visits if visit.unchanged}
+            )
         kept: dict[int, NewCapture] = {}
         for position, visit in enumerate(visits):
             if visit.page is None:
                 continue
             claim = visit.outcome.claim
-            original = claim.validators.capture_id if visit.unchanged else None
+            original = known.get(claim.validators.capture_id or 0) if visit.unchanged else None
             if original is None and visit.page.body and visit.page.rendered is None:
                 original = copies.get(visit.digest)
-            stored = self._writer.append(visit.page, visit.digest, original is not None)
+            stored = self._writer.append(visit.page, original)
             kept[position] = _new_capture(visit, visit.page, stored, original)
         self._writer.sync()
         return kept
@@ -471,7 +475,7 @@ def _internal_fault(claim: Claim, now: datetime, limits: VisitLimits) -> CrawlOu
     )
 
 
-def _new_capture(visit: Visit, page: FetchedPage, stored: StoredRecords, original: int | None) -> NewCapture:
+def _new_capture(visit: Visit, page: FetchedPage, stored: StoredRecords, original: Original | None) -> NewCapture:
     return NewCapture(
         claim=visit.outcome.claim,
         captured_at=page.fetched_at,
@@ -482,7 +486,7 @@ def _new_capture(visit: Visit, page: FetchedPage, stored: StoredRecords, origina
         faults=page.faults,
         stored=stored,
         index_state=visit.index_state,
-        revisit_of=original,
+        revisit_of=original.capture_id if original is not None else None,
     )
 
 
