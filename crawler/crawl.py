@@ -364,18 +364,15 @@ class Crawler:
 
     def _archive(self, visits: list[Visit]) -> dict[int, NewCapture]:
         """Append the pages and sync; the captures by the position of their visit."""
+        pages = {position: visit for position, visit in enumerate(visits) if visit.page is not None}
         with database.read(self._engine) as conn:
-            copies = captures.by_digest(conn, {visit.digest for visit in visits if visit.page is not None})
-            known = captures.originals(
-                conn, {visit.outcome.claim.validators.capture_id or 0 for visit in visits if visit.unchanged}
-            )
+            same = captures.originals(conn, {id_ for visit in pages.values() if (id_ := _unchanged_capture(visit))})
+            copies = captures.by_digest(conn, {visit.digest for visit in pages.values() if _may_be_copy(visit)})
         kept: dict[int, NewCapture] = {}
-        for position, visit in enumerate(visits):
-            if visit.page is None:
-                continue
-            claim = visit.outcome.claim
-            original = known.get(claim.validators.capture_id or 0) if visit.unchanged else None
-            if original is None and visit.page.body and visit.page.rendered is None:
+        for position, visit in pages.items():
+            assert visit.page is not None
+            original = same.get(_unchanged_capture(visit) or 0)
+            if original is None and _may_be_copy(visit):
                 original = copies.get(visit.digest)
             stored = self._writer.append(visit.page, original)
             kept[position] = _new_capture(visit, visit.page, stored, original)
@@ -473,6 +470,16 @@ def _internal_fault(claim: Claim, now: datetime, limits: VisitLimits) -> CrawlOu
         reason=FetchErrorKind.INTERNAL.value,
         message="Plumbline itself failed on this page; the log has the traceback",
     )
+
+
+def _unchanged_capture(visit: Visit) -> int | None:
+    """The capture that holds what an unchanged page still is."""
+    return visit.outcome.claim.validators.capture_id if visit.unchanged else None
+
+
+def _may_be_copy(visit: Visit) -> bool:
+    """Whether a capture of another page with the same payload would do (what was rendered is more than its payload)."""
+    return visit.page is not None and bool(visit.page.body) and visit.page.rendered is None and not visit.page.faults
 
 
 def _new_capture(visit: Visit, page: FetchedPage, stored: StoredRecords, original: Original | None) -> NewCapture:

@@ -138,15 +138,13 @@ class Visitor:
         )
 
     async def _render(self, request: FetchRequest, static: FetchedPage | None) -> tuple[FetchedPage, PageLinks | None]:
-        """The rendered page; if the browser fails and there is a static one, that one with a fault."""
+        """The rendered page; if the browser cannot be had and there is a static one, that one with a fault."""
         try:
             async with self._opening:
                 renderer = await self.open_renderer()
-            page = await renderer.fetch(replace(request, validators=Validators()))
-        except RefusedAddress:
-            raise
-        except FetchError:
-            if static is None:
+            page = await renderer.fetch(request, static)
+        except FetchError as exc:
+            if static is None or exc.kind is not FetchErrorKind.BROWSER:
                 raise
             page = replace(static, faults=(*static.faults, Fault.RENDER_FAILED))
         return page, _read_links(page)
