@@ -28,7 +28,8 @@ def test_what_acts_is_left_out() -> None:
         "<body onload=x()><script>x()</script>"
         "<svg onload=x()><script>y()</script></svg><object data=z><p>o</p></object>"
         "<iframe srcdoc='<script>z()</script>'></iframe><embed src=e>"
-        "<form action=/admin><input type=submit formaction=/a><button formaction=/b>Go</button></form><video src=v autoplay></video><p onclick=x()>text</p>",
+        "<form action=/admin><input type=submit formaction=/a><button formaction=/b>Go</button></form>"
+        "<video src=v autoplay></video><p onclick=x()>text</p>",
         URL,
         NOTHING,
     )

@@ -1,0 +1,59 @@
+"""What the portal stands on: the crawl database, the archive and Elasticsearch, opened once for each process."""
+
+from __future__ import annotations
+
+import time
+from functools import cached_property
+from typing import cast
+
+from flask import current_app
+from sqlalchemy.engine import Engine
+
+from crawler.archive.archive import Archive
+from crawler.database import open_database
+from crawler.errors import DatabaseError
+from services import control
+from services.config import Settings
+from services.elastic import Elastic, ElasticUser, credentials
+
+PORTAL_KEPT_S = 5.0
+"""The portal's name and footer stand on every page, and change once a year."""
+
+
+class Backends:
+    """Opened when first used, so that the portal starts (and says what is missing) before they do."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._portal: tuple[float, control.PortalSettings] | None = None
+
+    @cached_property
+    def engine(self) -> Engine:
+        return open_database(self.settings.effective_database_url)
+
+    @cached_property
+    def archive(self) -> Archive:
+        return Archive(self.settings.archive_folder, self.engine)
+
+    @cached_property
+    def elastic(self) -> Elastic:
+        return Elastic(credentials(self.settings, ElasticUser.READER), self.settings.index_prefix)
+
+    def portal(self) -> control.PortalSettings:
+        """How the portal presents itself; as it is known, or by default, while the database cannot be read."""
+        now = time.monotonic()
+        if self._portal is None or now - self._portal[0] > PORTAL_KEPT_S:
+            try:
+                self._portal = (now, control.read_portal(self.engine))
+            except DatabaseError:
+                return self._portal[1] if self._portal else control.PortalSettings()
+        return self._portal[1]
+
+    def sites(self) -> list[control.Site]:
+        """The sites of the filters."""
+        return control.list_sites(self.engine)
+
+
+def backends() -> Backends:
+    """Those of the current application."""
+    return cast(Backends, current_app.extensions["plumbline"])
