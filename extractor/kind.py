@@ -13,8 +13,8 @@ MAX_ERROR_CHARS = 400
 """A page that says more than this is more than an error message."""
 LIST_LINK_SHARE = 0.5
 _ERROR_TITLE = re.compile(
-    r"\b(?:404|410|403|500|502|503)\b|not found|no longer available|页面不存在|頁面不存在|找不到|无法找到|已删除|已被删除|"
-    r"已下架|出错了|访问出错|不存在或已",
+    r"\b(?:404|410|403|500|502|503)\b|not found|no longer available|页面不存在|頁面不存在|找不到|无法找到|已删除|"
+    r"已被删除|已下架|出错了|访问出错|不存在或已",
     re.IGNORECASE,
 )
 _HOME_PATH = re.compile(r"/(?:(?:index|default|home|main)\.\w+)?", re.IGNORECASE)

@@ -12,8 +12,9 @@ SAMPLE_CHARS = 3000
 MIN_LETTERS = 20
 """Fewer letters are no evidence; then what the page says of itself counts."""
 LANGUAGES = (
-    "ar", "bg", "ca", "cs", "da", "de", "el", "en", "es", "et", "fa", "fi", "fr", "he", "hi", "hr", "hu", "id", "it", "ja",
-    "ko", "lt", "lv", "ms", "nl", "no", "pl", "pt", "ro", "ru", "sk", "sl", "sr", "sv", "th", "tr", "uk", "vi", "zh",
+    "ar", "bg", "ca", "cs", "da", "de", "el", "en", "es", "et", "fa", "fi", "fr", "he", "hi", "hr", "hu", "id",
+    "it", "ja", "ko", "lt", "lv", "ms", "nl", "no", "pl", "pt", "ro", "ru", "sk", "sl", "sr", "sv", "th", "tr",
+    "uk", "vi", "zh",
 )  # fmt: skip
 """Those told apart; the model knows more, and then takes names of commands and files for Volapük."""
 _HAN = re.compile(r"[\u3400-\u9fff\U00020000-\U0003ffff]")

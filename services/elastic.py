@@ -1,12 +1,34 @@
-"""The only user of the Elasticsearch client."""
+"""Elasticsearch, as the rest of the program sees it. The only user of its client.
+
+Searches and analyses go in as JSON and come out as JSON, to be built and read by services/search; documents go in by
+`bulk`, which says of each one what became of it. The client's errors become SearchUnavailable (ask again later) or
+SearchRefused (asking again does not help).
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from elastic_transport import ConnectionTimeout, SerializationError, TransportError
+from elastic_transport.client_utils import DEFAULT
+from elasticsearch import ApiError, Elasticsearch
 
 from services.config import Settings, kept_port, kept_secret
+from services.errors import SearchRefused, SearchUnavailable
+
+MAPPINGS = Path(__file__).parents[1] / "es-mappings"
+SEARCH_TIMEOUT_S = 20.0
+WRITE_TIMEOUT_S = 120.0
+"""A bulk of long documents under load; far more than it ever took."""
+MAX_REASON_CHARS = 500
+TRY_LATER = frozenset((408, 429, 502, 503, 504))
 
 
 class ElasticUser(StrEnum):
@@ -41,3 +63,253 @@ def credentials(settings: Settings, user: ElasticUser) -> Credentials:
         )
     url = f"http://127.0.0.1:{kept_port(settings, 'node')}"
     return Credentials(url=url, user=user.value, password=kept_secret(settings, f"elasticsearch_{user}"))
+
+
+class IndexName(StrEnum):
+    """The aliases of the stack, without its prefix. Each has its settings and mappings in es-mappings/."""
+
+    PAGES = "pages"
+    CRAWL_LOG = "crawl-log"
+    QUERIES = "queries"
+
+
+class BulkOutcome(StrEnum):
+    """What became of one document of a bulk."""
+
+    INDEXED = "indexed"
+    SUPERSEDED = "superseded"
+    """A newer version is there already: nothing to do."""
+    REFUSED = "refused"
+    """Never to be tried again as it is."""
+    RETRY = "retry"
+    """Too busy, or no answer: to be tried again, later."""
+    BLOCKED = "blocked"
+    """Elasticsearch takes no documents at all for now (its disk is nearly full)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BulkDocument:
+    """A document to index, or (source None) the id of one to delete. The greater version wins."""
+
+    document_id: str
+    version: int
+    source: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class BulkResult:
+    """What became of the document of that id, and why if it is not in."""
+
+    document_id: str
+    outcome: BulkOutcome
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A term of an analyzed text; offsets in UTF-16 units."""
+
+    text: str
+    start: int
+    end: int
+    position: int
+
+
+class Elastic:
+    """One client: one user, one index prefix. Safe to share between threads."""
+
+    def __init__(self, credentials: Credentials, prefix: str) -> None:
+        self.prefix = prefix
+        self._client = Elasticsearch(
+            credentials.url,
+            basic_auth=(credentials.user, credentials.password) if credentials.user else None,
+            ca_certs=str(credentials.ca) if credentials.ca else DEFAULT,
+            request_timeout=SEARCH_TIMEOUT_S,
+            max_retries=0,
+            retry_on_timeout=False,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._client.close()
+
+    def alias(self, name: IndexName) -> str:
+        """The alias as Elasticsearch knows it."""
+        return f"{self.prefix}{name}"
+
+    def ensure_indices(self, names: Iterable[IndexName] = tuple(IndexName)) -> None:
+        """Make the indices that are not there yet; several processes may do so at once."""
+        for name in names:
+            self._ensure_index(name)
+
+    def delete_indices(self, names: Iterable[IndexName] = tuple(IndexName)) -> None:
+        """Delete indices and all that is in them."""
+        with _translated():
+            for name in names:
+                for index in self._client.indices.get(index=self.alias(name), ignore_unavailable=True):
+                    self._client.indices.delete(index=index)
+
+    def search(self, body: Mapping[str, Any], name: IndexName = IndexName.PAGES) -> dict[str, Any]:
+        """The answer to a search; an index that is not there has no hits."""
+        with _translated():
+            answer = self._client.search(index=self.alias(name), ignore_unavailable=True, **body)
+        return dict(answer)
+
+    def count(self, query: Mapping[str, Any] | None = None, name: IndexName = IndexName.PAGES) -> int:
+        """How many documents match (all of them without a query)."""
+        with _translated():
+            answer = self._client.count(index=self.alias(name), query=query, ignore_unavailable=True)
+        return int(answer["count"])
+
+    def analyze(self, text: str, analyzer: str, name: IndexName = IndexName.PAGES) -> tuple[Token, ...]:
+        """The terms of a text by an analyzer of an index."""
+        with _translated():
+            answer = self._client.indices.analyze(index=self.alias(name), analyzer=analyzer, text=text)
+        return _tokens(answer["tokens"])
+
+    def tokenize(self, text: str, tokenizer: str | Mapping[str, Any]) -> tuple[Token, ...]:
+        """The raw output of a tokenizer of the cluster, no index needed."""
+        with _translated():
+            answer = self._client.indices.analyze(tokenizer=tokenizer, text=text)
+        return _tokens(answer["tokens"])
+
+    def refresh(self, name: IndexName = IndexName.PAGES) -> None:
+        """Make all that is indexed visible to searches."""
+        with _translated():
+            self._client.indices.refresh(index=self.alias(name), ignore_unavailable=True)
+
+    def bulk(self, documents: Sequence[BulkDocument], name: IndexName = IndexName.PAGES) -> tuple[BulkResult, ...]:
+        """Index or delete documents, each fenced by its version; one result for each, in order. Never raises for one.
+
+        A bulk that got no answer is RETRY for all: doing it twice does no harm, since versions are external.
+        """
+        if not documents:
+            return ()
+        operations = [part for document in documents for part in _operation(document)]
+        try:
+            client = self._client.options(request_timeout=WRITE_TIMEOUT_S)
+            answer = client.bulk(index=self.alias(name), operations=operations, require_alias=True)
+        except SerializationError as exc:
+            return _same_for_all(documents, BulkOutcome.REFUSED, str(exc))
+        except TransportError as exc:
+            return _same_for_all(documents, BulkOutcome.RETRY, f"no answer from Elasticsearch ({exc.message})")
+        except ApiError as exc:
+            outcome = _outcome(exc.status_code, _error_type(exc.body))
+            if outcome is BulkOutcome.REFUSED and len(documents) > 1:
+                return tuple(result for document in documents for result in self.bulk([document], name))
+            return _same_for_all(documents, outcome, _reason(exc))
+        return tuple(_result(item) for item in answer["items"])
+
+    def append(self, entries: Sequence[Mapping[str, Any]], name: IndexName) -> None:
+        """Add entries to a log. Raises SearchUnavailable or SearchRefused if one is not taken."""
+        operations: list[Mapping[str, Any]] = []
+        for entry in entries:
+            operations += ({"create": {}}, entry)
+        with _translated():
+            answer = self._client.bulk(index=self.alias(name), operations=operations) if operations else None
+        failed = (
+            next((item["create"] for item in answer["items"] if "error" in item["create"]), None) if answer else None
+        )
+        if failed:
+            raise SearchRefused(f"the {name} took an entry not: {failed['error'].get('reason')}")
+
+    def _ensure_index(self, name: IndexName) -> None:
+        alias = self.alias(name)
+        definition = json.loads((MAPPINGS / f"{name}.json").read_text("utf-8"))
+        with _translated():
+            if self._client.indices.exists_alias(name=alias):
+                return
+            try:
+                self._client.indices.create(
+                    index=f"{alias}-000001", aliases={alias: {"is_write_index": True}}, **definition
+                )
+            except ApiError as exc:
+                if _error_type(exc.body) != "resource_already_exists_exception":
+                    raise
+            health = self._client.options(request_timeout=WRITE_TIMEOUT_S).cluster.health(
+                index=alias, wait_for_status="yellow", timeout="60s"
+            )
+        if health["timed_out"]:
+            raise SearchUnavailable(f"the index {alias} did not become ready within a minute")
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except ConnectionTimeout as exc:
+        raise SearchUnavailable("Elasticsearch did not answer in time; it may be overloaded") from exc
+    except SerializationError as exc:
+        raise SearchRefused(f"Elasticsearch was asked something that is no JSON: {exc}") from exc
+    except TransportError as exc:
+        raise SearchUnavailable("Elasticsearch cannot be reached; is the stack running?") from exc
+    except ApiError as exc:
+        if exc.status_code in TRY_LATER or _error_type(exc.body) == "no_shard_available_action_exception":
+            raise SearchUnavailable(f"Elasticsearch is busy or starting: {_reason(exc)}") from exc
+        raise SearchRefused(f"Elasticsearch refused a request: {_reason(exc)}") from exc
+
+
+def _operation(document: BulkDocument) -> Iterator[Mapping[str, Any]]:
+    fence = {"_id": document.document_id, "version": document.version, "version_type": "external"}
+    if document.source is None:
+        yield {"delete": fence}
+    else:
+        yield {"index": fence}
+        yield document.source
+
+
+def _result(item: Mapping[str, Any]) -> BulkResult:
+    (action,) = item.values()
+    error = action.get("error") or {}
+    status = action["status"]
+    if status < 300 or (status == 404 and not error):  # A delete of what is not there is done.
+        return BulkResult(action["_id"], BulkOutcome.INDEXED)
+    outcome = _outcome(status, error.get("type", ""))
+    return BulkResult(action["_id"], outcome, _cause(error)[:MAX_REASON_CHARS])
+
+
+def _outcome(status: int, error_type: str) -> BulkOutcome:
+    if error_type == "version_conflict_engine_exception":
+        return BulkOutcome.SUPERSEDED
+    if error_type in ("cluster_block_exception", "index_closed_exception"):
+        return BulkOutcome.BLOCKED
+    if status in TRY_LATER or status in (401, 403, 404, 500):
+        return BulkOutcome.RETRY  # Not the document's fault: roles, an alias that is being swapped, a failing node.
+    return BulkOutcome.REFUSED
+
+
+def _same_for_all(documents: Sequence[BulkDocument], outcome: BulkOutcome, reason: str) -> tuple[BulkResult, ...]:
+    return tuple(BulkResult(document.document_id, outcome, reason[:MAX_REASON_CHARS]) for document in documents)
+
+
+def _error_type(body: Any) -> str:
+    error = body.get("error") if isinstance(body, dict) else None
+    return str(error.get("type", "")) if isinstance(error, dict) else ""
+
+
+def _reason(exc: ApiError) -> str:
+    error = exc.body.get("error") if isinstance(exc.body, dict) else None
+    return (_cause(error) if isinstance(error, dict) else exc.message)[:MAX_REASON_CHARS]
+
+
+def _cause(error: Mapping[str, Any]) -> str:
+    """The reason of an error and the innermost cause that adds to it."""
+    reasons = [str(error.get("reason", error.get("type", "")))]
+    cause = error.get("caused_by") or next(iter(error.get("root_cause") or ()), None)
+    while isinstance(cause, dict):
+        reasons.append(str(cause.get("reason", "")))
+        cause = cause.get("caused_by")
+    return ": ".join(dict.fromkeys((reasons[0], reasons[-1])))
+
+
+def _tokens(tokens: Iterable[Mapping[str, Any]]) -> tuple[Token, ...]:
+    return tuple(
+        Token(token["token"], token["start_offset"], token["end_offset"], token["position"]) for token in tokens
+    )

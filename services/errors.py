@@ -3,6 +3,7 @@
 ServiceError
 ├── ConfigurationError   a setting, portal file or command is wrong; names the key and the right form
 ├── SearchUnavailable    Elasticsearch cannot be asked now (not reached, starting, overloaded)
+├── SearchRefused        Elasticsearch understood the request and refused it
 ├── NodeError            the local node could not be fetched, started or stopped
 ├── StackError           the stack on this machine could not be started, stopped or waited for
 └── NotFound             no such site, run, user, URL
@@ -21,6 +22,10 @@ class ConfigurationError(ServiceError):
 
 class SearchUnavailable(ServiceError):
     """Elasticsearch cannot be asked now."""
+
+
+class SearchRefused(ServiceError):
+    """Elasticsearch understood the request and refused it: a fault of ours, or of its state."""
 
 
 class NodeError(ServiceError):
