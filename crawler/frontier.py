@@ -469,10 +469,10 @@ class Frontier:
             self.drop_queue(conn, run.id, Rejection.BUDGET, now)
         elif run.requeued_up_to is not None:
             self.requeue_known(conn, run.site_id, run.id, now)
+            if conn.execute(sa.select(runs.c.requeued_up_to).where(runs.c.id == run.id)).scalar() is not None:
+                return None
         if _is_any(conn, _QUEUED_ANY, run.id, now) or _is_any(conn, _LEASED_ANY, run.id, now):
             return None
-        if not run.is_spent and run.requeued_up_to is not None:
-            return None  # another part may follow; the next call sees
         return _end(conn, run.id, RunState.FINISHED, _why_finished(conn, run.id, run.is_spent), now)
 
 

@@ -186,7 +186,8 @@ def progress(engine: Engine, run_id: int, now: datetime | None = None) -> RunPro
 def latest_runs(engine: Engine, now: datetime | None = None) -> dict[int, RunProgress]:
     """The newest run of each site that ever had one, by site id."""
     at = now or datetime.now(UTC)
-    newest = sa.select(sa.func.max(runs.c.id)).where(runs.c.site_id == sites.c.id).scalar_subquery()
+    of_site = runs.alias("of_site")
+    newest = sa.select(sa.func.max(of_site.c.id)).where(of_site.c.site_id == sites.c.id).scalar_subquery()
     with database.read(engine) as conn:
         rows = conn.execute(sa.select(runs).join(sites, runs.c.id == newest)).all()
         return {item.run.site_id: item for item in _progress(conn, [_run(row) for row in rows], at)}

@@ -149,13 +149,12 @@ def leave_lease(engine: Engine, owner: str) -> None:
 def _take_lease(conn: Connection, owner: str, now: datetime) -> bool:
     """Take the lease if it is free, ended, ours, or from a future that a clock set back has taken away."""
     until = now + timedelta(seconds=LEASE_S)
+    from_the_future = leases.c.until > now + timedelta(seconds=2 * LEASE_S)
     statement = database.insert(conn, leases).values(name=LEASE, owner=owner, until=until)
     statement = statement.on_conflict_do_update(
         index_elements=["name"],
         set_={"owner": owner, "until": until},
-        where=sa.or_(
-            leases.c.owner == owner, leases.c.until <= now, leases.c.until > now + timedelta(seconds=2 * LEASE_S)
-        ),
+        where=sa.or_(leases.c.owner == owner, leases.c.until <= now, from_the_future),
     )
     return conn.execute(statement.returning(leases.c.owner)).scalar() == owner
 

@@ -25,6 +25,7 @@ DELETE_CHUNK = 5_000
 """Rows deleted in one transaction, so that crawlers hardly wait."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PROXY = re.compile(r"(https?|socks5h?)://[^\s/?#]+:\d{1,5}/?")
+_HOST_PATTERN = re.compile(r"(\*\.)?(\[[0-9a-fA-F:.]+\]|[^\s/?#@*:]+)(:\d{1,5})?")
 _HOST_AND_PORT = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s/:@]+):\d{1,5}")
 
 
@@ -139,11 +140,14 @@ def check_site_settings(settings: SiteSettings, where: str) -> None:
                 f"{where}: seeds: {seed!r} is not a URL of the form https://www.example.cn/"
             ) from exc
     try:
+        wrong = next((host for host in settings.scope.hosts if not _HOST_PATTERN.fullmatch(host)), None)
         Scope(settings)
     except BadUrl as exc:
+        wrong = str(exc)
+    if wrong is not None:
         raise ConfigurationError(
-            f"{where}: scope.hosts: write host names such as img.example.cn, host:port, or *.example.cn ({exc})"
-        ) from exc
+            f"{where}: scope.hosts: write host names such as img.example.cn, host:port, or *.example.cn (got {wrong!r})"
+        )
     _check_numbers(settings, where)
     _check_request(settings, where)
 
