@@ -13,14 +13,16 @@
   // Dialogs answer themselves; a page that asks without end is stopped by an exception.
   let dialogs = 0;
   const answer = (value) => () => {
-    if (++dialogs > MAX_DIALOGS) throw new Error("too many dialogs");
-    return value;
+    if (++dialogs <= MAX_DIALOGS) return value;
+    dialogs = 0;
+    throw new Error("too many dialogs");
   };
   window.alert = answer(undefined);
   window.confirm = answer(false);
   window.prompt = answer(null);
   window.print = () => undefined;
   window.open = () => null;
+  window.close = () => undefined;
   window.showModalDialog = undefined;
   for (const name of ["RTCPeerConnection", "webkitRTCPeerConnection", "WebTransport", "Notification"]) {
     try { delete window[name]; } catch { /* not deletable: it stays */ }

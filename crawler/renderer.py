@@ -16,11 +16,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import re
 import shutil
 import time
 from collections import OrderedDict
 from collections.abc import Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict
@@ -28,6 +29,7 @@ from typing import Any, Final, Self, TypedDict
 import structlog
 from playwright.async_api import Browser, BrowserContext, CDPSession, Error, Page, Playwright, async_playwright
 
+from crawler import charset
 from crawler.addresses import Resolver
 from crawler.errors import FetchError
 from crawler.fetcher import Fetcher
@@ -41,10 +43,13 @@ QUIET_MS: Final = 150
 """A page that waits for nothing and has not changed for so long is at rest."""
 SETTLE_SHARE: Final = 0.5
 """Of a page's time, what it may take to come to rest; pages that never do are taken then."""
+RELOAD_POLL_S: Final = 0.05
 IDLE_TAB_S: Final = 0.1
 """A tab that is not used again within this is emptied, so that its page stops asking its site for things."""
 CLOSE_TIMEOUT_S: Final = 3.0
 MAX_RELOADS: Final = 3
+RELOAD_S: Final = 5.0
+"""How long a page that loads itself anew is waited for."""
 MAX_CONTEXTS: Final = 8
 
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
@@ -55,8 +60,21 @@ _BLOCKED = (
 _BLOCKED_URLS = [f"*.{extension}{tail}" for extension in _BLOCKED for tail in ("", "?*")]
 _PAUSED_TYPES = ("Document", "Image", "Font", "Media")
 _NOT_SERVED = frozenset(
-    {"content-encoding", "content-length", "transfer-encoding", "connection", "keep-alive", "content-disposition"}
+    {
+        *("content-encoding", "content-length", "content-type", "content-disposition"),
+        *("transfer-encoding", "connection", "keep-alive"),
+    }
 )
+_BROWSER_LABELS: Final = {
+    "utf-8": "utf-8",
+    "gb18030": "gb18030",
+    "big5hkscs": "big5",
+    "cp932": "shift_jis",
+    "euc_jp": "euc-jp",
+    "cp949": "euc-kr",
+    "koi8-r": "koi8-r",
+}
+_SINGLE_BYTE = re.compile(r"cp(125[0-8])")
 _ARGUMENTS = (
     "--disable-gpu",
     "--disable-quic",
@@ -154,7 +172,7 @@ class Renderer:
                 log.info("page could not be rendered in time", url=page.url)
                 return None
             except Error as exc:
-                if browser.is_alive:
+                if await browser.answers():
                     log.info("page could not be rendered", url=page.url, reason=exc.message[:200])
                     return None
                 log.warning("browser died under a page", url=page.url, reason=exc.message[:200])
@@ -276,6 +294,17 @@ class _Browser:
                 elif tab is not None and not await _at_most(CLOSE_TIMEOUT_S, tab.close()):
                     self._hangs = True
 
+    async def answers(self) -> bool:
+        """Whether browser and driver are still there; asked after an error."""
+        if self.is_alive and not await _at_most(CLOSE_TIMEOUT_S, self._ask()):
+            self._hangs = True
+        return self.is_alive
+
+    async def _ask(self) -> None:
+        session = await self._browser.new_browser_cdp_session()
+        await session.send("Browser.getVersion")
+        await session.detach()
+
     async def close(self) -> None:
         for context in self._contexts.values():
             await context.close_proxy()
@@ -372,9 +401,16 @@ class _Job:
     page: FetchedPage
     is_served: bool = False
     reloads: int = 0
+    reloaded_at: float = 0.0
+    commits: int = 0
+    """Documents that the tab has shown for it."""
     leads_to: str | None = None
     """Where a script wanted to go."""
-    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_reloading(self) -> bool:
+        is_due = self.commits < 1 + self.reloads
+        return is_due and time.monotonic() - self.reloaded_at < RELOAD_S
 
 
 class _Tab:
@@ -393,6 +429,8 @@ class _Tab:
         tree = await session.send("Page.getFrameTree")
         tab = cls(page, session, tree["frameTree"]["frame"]["id"])
         session.on("Fetch.requestPaused", tab._on_request)
+        session.on("Page.frameNavigated", tab._on_document)
+        await session.send("Page.enable")
         patterns = [{"urlPattern": "*", "resourceType": kind} for kind in _PAUSED_TYPES]
         await session.send("Fetch.enable", {"patterns": patterns})
         # Blocked in the page itself where the name tells; what remains is refused one by one.
@@ -427,9 +465,14 @@ class _Tab:
                     },
                 )
                 value = result["result"].get("value")
-                if isinstance(value, dict):
+                if isinstance(value, dict) and job.is_reloading and left_ms > 0:
+                    await asyncio.sleep(RELOAD_POLL_S)
+                elif isinstance(value, dict):
                     return RenderedDom(str(value["html"]), str(value["url"]), job.leads_to)
-                raise Error(f"the page cannot be read: {result.get('exceptionDetails', {}).get('text', 'no value')}")
+                else:
+                    raise Error(
+                        f"the page cannot be read: {result.get('exceptionDetails', {}).get('text', 'no value')}"
+                    )
             except Error as exc:
                 is_replaced = "context was destroyed" in exc.message or "Promise was collected" in exc.message
                 is_replaced = is_replaced or "navigated or closed" in exc.message or "default context" in exc.message
@@ -456,6 +499,10 @@ class _Tab:
     def _empty(self) -> None:
         self._send("Page.navigate", {"url": "about:blank"})
 
+    def _on_document(self, navigated: dict[str, Any]) -> None:
+        if self._job is not None and navigated["frame"]["id"] == self._frame_id:
+            self._job.commits += 1
+
     def _on_request(self, paused: _PausedRequest) -> None:
         """A request that waits for our word: the page itself, frames, and what is not to be loaded."""
         request_id, kind, job = paused["requestId"], paused["resourceType"], self._job
@@ -470,7 +517,9 @@ class _Tab:
             job.is_served = True
             self._send("Fetch.fulfillRequest", {"requestId": request_id, **_response(job.page)})
         elif _is_same_document(url, job.page.url) and job.reloads < MAX_RELOADS:
-            job.reloads += 1  # Pages that set a cookie by script and load themselves anew get what they want.
+            # Pages that set a cookie by script and load themselves anew get what they want.
+            job.reloads += 1
+            job.reloaded_at = time.monotonic()
             self._send("Fetch.continueRequest", {"requestId": request_id})
         else:
             if method == "GET" and job.leads_to is None and not _is_same_document(url, job.page.url):
@@ -496,14 +545,35 @@ def _is_same_document(url: str, other: str) -> bool:
 
 
 def _response(page: FetchedPage) -> dict[str, Any]:
-    """The page as CDP's Fetch.fulfillRequest takes it: content coding undone."""
+    """The page as CDP's Fetch.fulfillRequest takes it: content coding undone, and its charset declared.
+
+    The charset is the one that `charset` reads the page in: it is right more often than a browser's guess, and
+    scripts without a charset of their own are read in it too.
+    """
+    content_type = page.header("Content-Type") or ""
+    decoded = charset.decode(page.body, content_type)
+    label = _browser_label(decoded.charset)
+    body = page.body if label else decoded.text.encode("utf-8")
+    kind = content_type.partition(";")[0].strip()
     headers = [
         {"name": name, "value": value}
         for name, value in page.headers
         if name.lower() not in _NOT_SERVED and name.isascii() and value.isascii()
     ]
-    body = base64.b64encode(page.body).decode("ascii")
-    return {"responseCode": page.status, "responseHeaders": headers, "body": body}
+    headers.append({"name": "Content-Type", "value": f"{kind}; charset={label or 'utf-8'}"})
+    return {
+        "responseCode": page.status,
+        "responseHeaders": headers,
+        "body": base64.b64encode(body).decode("ascii"),
+    }
+
+
+def _browser_label(codec: str) -> str | None:
+    """The name that browsers have for a codec of Python's; None if they cannot read it."""
+    if codec in _BROWSER_LABELS:
+        return _BROWSER_LABELS[codec]
+    match = _SINGLE_BYTE.fullmatch(codec)
+    return f"windows-{match[1]}" if match else None
 
 
 async def _at_most(timeout_s: float, work: Coroutine[Any, Any, Any]) -> bool:
@@ -511,7 +581,7 @@ async def _at_most(timeout_s: float, work: Coroutine[Any, Any, Any]) -> bool:
     try:
         async with asyncio.timeout(timeout_s):
             await work
-    except (TimeoutError, Error, OSError) as exc:
+    except Exception as exc:  # Playwright raises bare ones when its driver is gone.
         log.debug("browser did not do as told", reason=str(exc)[:200])
         return False
     return True

@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -31,7 +32,48 @@ SETTINGS = RendererSettings(AGENT, timeout_s=20)
 SHORT = replace(SETTINGS, timeout_s=4)
 
 
-def run(body: Callable[[Renderer], Awaitable[T]], settings: RendererSettings = SETTINGS) -> T:
+class Shared:
+    """One loop and one browser for all tests that need none of their own: starting it takes longest."""
+
+    def __init__(self) -> None:
+        self._runner: asyncio.Runner | None = None
+        self._open = AsyncExitStack()
+        self._renderer: Renderer | None = None
+
+    def run(self, body: Callable[[Renderer], Awaitable[T]]) -> T:
+        if self._runner is None:
+            self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+
+        async def main() -> T:
+            if self._renderer is None:
+                resolver = await self._open.enter_async_context(Resolver())
+                fetcher = await self._open.enter_async_context(Fetcher(FetcherSettings(AGENT), resolver))
+                self._renderer = await self._open.enter_async_context(Renderer(SETTINGS, resolver, fetcher))
+            return await body(self._renderer)
+
+        return self._runner.run(main())
+
+    def close(self) -> None:
+        if self._runner is not None:
+            self._runner.run(self._open.aclose())
+            self._runner.close()
+        self._runner = self._renderer = None
+
+
+SHARED = Shared()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _shared_browser_is_closed() -> Iterator[None]:
+    yield
+    SHARED.close()
+
+
+def run(body: Callable[[Renderer], Awaitable[T]], settings: RendererSettings | None = None) -> T:
+    """With the shared browser, or one of its own for other settings."""
+    if settings is None:
+        return SHARED.run(body)
+
     async def main() -> T:
         async with (
             Resolver() as resolver,
@@ -47,7 +89,7 @@ def ask(site: FakeSite, path: str = "/", site_id: int = 1) -> FetchRequest:
     return FetchRequest(site.url(path), site_id, allow_private=frozenset({site.host}))
 
 
-def render(site: FakeSite, *paths: str, settings: RendererSettings = SETTINGS) -> list[FetchedPage]:
+def render(site: FakeSite, *paths: str, settings: RendererSettings | None = None) -> list[FetchedPage]:
     async def body(renderer: Renderer) -> list[FetchedPage]:
         return [await renderer.fetch(ask(site, path)) for path in paths or ("/",)]
 
@@ -76,6 +118,17 @@ def test_what_a_script_writes_is_in_the_dom_and_the_bytes_are_those_of_the_wire(
     assert page.times.render_s > 0
     assert site.targets.count("/") == 1
     assert {request.headers["user-agent"] for request in site.log} == {AGENT}
+
+
+@pytest.mark.parametrize(
+    ("encoding", "content_type"), [("gbk", "text/html"), ("gbk", "text/html; charset=iso-8859-1"), ("hz", "text/html")]
+)
+def test_the_browser_reads_a_page_in_the_charset_that_we_read_it_in(
+    play: Play, encoding: str, content_type: str
+) -> None:
+    source = script("document.title = '中文字' + p.textContent.length", "<p id=p>渡口的清晨有薄雾，船工在等人。</p>")
+    page = render(play(Route("/", body=source.encode(encoding), headers=(("Content-Type", content_type),))))[0]
+    assert "<title>中文字15</title>" in html_of(page) and "薄雾" in html_of(page)
 
 
 def test_a_page_that_was_fetched_already_is_not_fetched_again(play: Play) -> None:
@@ -237,7 +290,7 @@ def test_every_request_of_a_page_obeys_the_address_rules(play: Play) -> None:
     frames = f"<iframe src='{secret.url('/frame')}'></iframe><script src='{secret.url('/s.js')}'></script>"
     site = play(Route("/", body=script(code, frames)), Route("/*", body="fine"))
     page = render(site)[0]
-    assert "leak" not in html_of(page)
+    assert "<title>t</title>" in html_of(page)
     assert secret.connections == 0
 
 
@@ -255,13 +308,11 @@ def test_sites_do_not_share_cookies_and_a_site_keeps_its_own(play: Play) -> None
     assert "<title>own=1</title>" in own and "<title>none</title>" in other
 
 
-def browser_processes() -> list[psutil.Process]:
+def browsers() -> list[psutil.Process]:
+    """The main processes of the browsers that this process has started, the newest last."""
     children = psutil.Process().children(recursive=True)
-    return [child for child in children if "chrom" in child.name()]
-
-
-def main_browser() -> psutil.Process:
-    return next(process for process in browser_processes() if "--type=" not in " ".join(process.cmdline()))
+    found = [child for child in children if "chrom" in child.name() and "--type=" not in " ".join(child.cmdline())]
+    return sorted(found, key=lambda child: child.create_time())
 
 
 def test_a_browser_that_is_killed_is_replaced(play: Play) -> None:
@@ -273,18 +324,19 @@ def test_a_browser_that_is_killed_is_replaced(play: Play) -> None:
 
     async def body(renderer: Renderer) -> list[FetchedPage]:
         pages = [await renderer.fetch(ask(site, "/ok"))]
-        main_browser().kill()
+        browsers()[-1].kill()
         pages.append(await renderer.fetch(ask(site, "/ok")))
         under_way = asyncio.create_task(renderer.fetch(ask(site, "/slow")))
         while "/wait" not in site.targets:
             await asyncio.sleep(0.01)
-        main_browser().kill()
+        browsers()[-1].kill()
         return [*pages, await under_way, await renderer.fetch(ask(site, "/ok"))]
 
-    pages = run(body)
+    before = browsers()
+    pages = run(body, SETTINGS)
     assert [page.faults for page in pages] == [()] * 4
     assert "<title>slow</title>" in html_of(pages[2])
-    assert browser_processes() == []
+    assert browsers() == before
 
 
 def test_a_driver_that_is_killed_is_replaced(play: Play) -> None:
@@ -292,7 +344,8 @@ def test_a_driver_that_is_killed_is_replaced(play: Play) -> None:
 
     async def body(renderer: Renderer) -> str:
         await renderer.fetch(ask(site, "/ok"))
-        next(child for child in psutil.Process().children() if "node" in child.name()).kill()
+        drivers = [child for child in psutil.Process().children() if "node" in child.name()]
+        max(drivers, key=lambda child: child.create_time()).kill()
         return html_of(await renderer.fetch(ask(site, "/ok")))
 
     assert "<title>ok</title>" in run(body, SHORT)
@@ -305,12 +358,13 @@ def test_the_browser_is_started_anew_every_so_many_pages(play: Play) -> None:
         pids = []
         for n in range(5):
             await renderer.fetch(ask(site, f"/{n}"))
-            pids.append(main_browser().pid if n % 2 == 0 else 0)
+            pids.append(browsers()[-1].pid if n % 2 == 0 else 0)
         return [pid for pid in pids if pid]
 
+    before = browsers()
     pids = run(body, replace(SETTINGS, pages_per_browser=2))
     assert len(set(pids)) == 3
-    assert browser_processes() == []
+    assert browsers() == before
 
 
 def test_many_pages_at_once_use_no_more_tabs_than_allowed(play: Play) -> None:
