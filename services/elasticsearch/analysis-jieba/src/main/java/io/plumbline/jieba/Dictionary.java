@@ -1,47 +1,48 @@
 package io.plumbline.jieba;
 
+import io.plumbline.analysis.CharTrie;
+import io.plumbline.analysis.Tables;
 import java.util.Arrays;
 import java.util.List;
 
 /**
  * jieba's own dictionary. It is loaded once, at first use, and shared by all analyzers of the node.
  *
- * <p>Source: {@code dict.txt} of jieba 0.42.1, through {@code generate_dictionary.py}.
+ * <p>Source: {@code dict.txt} of jieba 0.42.1.
  */
 final class Dictionary implements Lexicon {
   /** Words and their prefixes: 498,113 of them. */
   private static final int MAX_NODES = 500_000;
 
-  private final CharTrie words;
-  private final int longestWord;
+  /** The value of each word is the place of its frequency; that of a mere prefix is 0. */
+  final CharTrie words = new CharTrie(MAX_NODES);
 
-  /** By the value that the trie gives; the first is of what is no word, whose frequency jieba takes for 1. */
-  private final int[] frequencies;
+  final long total;
 
+  /** By value. The first is of what is no word, which jieba counts as if it had been seen once. */
+  private final long[] frequencies;
+
+  private final double[] logs;
   private final double[] weights;
-  private final long total;
+  private int longestWord;
 
-  private Dictionary(List<String> frequencyLines, List<String> wordLines) {
-    String[] totalFields = frequencyLines.get(0).split("\t");
-    total = Long.parseLong(totalFields[0]);
-    double totalLog = Double.parseDouble(totalFields[1]);
-    frequencies = new int[frequencyLines.size()];
-    weights = new double[frequencyLines.size()];
-    weights[0] = 0 - totalLog;
-    for (int i = 1; i < frequencies.length; i++) {
-      String[] fields = frequencyLines.get(i).split("\t");
-      frequencies[i] = Integer.parseInt(fields[0]);
-      weights[i] = Double.parseDouble(fields[1]) - totalLog;
+  private Dictionary() {
+    List<String> lines = Tables.lines("frequencies.txt");
+    frequencies = new long[lines.size()];
+    logs = new double[lines.size()];
+    for (int i = 0; i < frequencies.length; i++) {
+      String[] fields = lines.get(i).split("\t");
+      frequencies[i] = Long.parseLong(fields[0]);
+      logs[i] = Double.parseDouble(fields[1]);
     }
-    words = new CharTrie(MAX_NODES);
-    int longest = 0;
-    for (String line : wordLines) {
-      int tab = line.indexOf('\t');
-      int frequency = Integer.parseInt(line, tab + 1, line.length(), 10);
-      words.put(line.substring(0, tab), Arrays.binarySearch(frequencies, frequency));
-      longest = Math.max(longest, tab);
+    total = frequencies[0];
+    double totalLog = logs[0];
+    frequencies[0] = 0;
+    logs[0] = 0;
+    weights = Arrays.stream(logs).map(log -> log - totalLog).toArray();
+    for (String line : Tables.lines("words.txt")) {
+      addWord(line);
     }
-    longestWord = longest;
   }
 
   static Dictionary shared() {
@@ -49,8 +50,19 @@ final class Dictionary implements Lexicon {
   }
 
   private static final class Holder {
-    static final Dictionary DICTIONARY =
-        new Dictionary(Tables.lines("frequencies.txt"), Tables.lines("words.txt"));
+    static final Dictionary DICTIONARY = new Dictionary();
+  }
+
+  private void addWord(String line) {
+    int tab = line.indexOf('\t');
+    long frequency = Long.parseLong(line, tab + 1, line.length(), 10);
+    words.put(line.substring(0, tab), Arrays.binarySearch(frequencies, frequency));
+    longestWord = Math.max(longestWord, tab);
+  }
+
+  /** The logarithm of the frequency of the words with a value. */
+  double log(int value) {
+    return logs[value];
   }
 
   @Override
@@ -78,8 +90,9 @@ final class Dictionary implements Lexicon {
   }
 
   @Override
-  public boolean isWord(char[] text, int from, int to) {
-    return words.get(text, from, to) != 0;
+  public long frequency(char[] text, int from, int to) {
+    int node = words.find(text, from, to);
+    return node == CharTrie.NOWHERE ? UNKNOWN : frequencies[words.value(node)];
   }
 
   @Override

@@ -1,12 +1,13 @@
 package io.plumbline.jieba;
 
+import io.plumbline.analysis.Tables;
 import java.util.Arrays;
 
 /**
  * The model by which jieba finds words that no dictionary has: each character begins a word (B), goes on in one (M), ends
  * one (E) or is one (S). All numbers are logarithms of probabilities.
  *
- * <p>Source: {@code finalseg/prob_*.py} of jieba 0.42.1, through {@code generate_dictionary.py}.
+ * <p>Source: {@code finalseg/prob_*.py} of jieba 0.42.1.
  */
 final class HiddenMarkovModel {
   static final int B = 0;

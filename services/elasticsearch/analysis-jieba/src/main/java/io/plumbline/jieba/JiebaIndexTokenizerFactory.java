@@ -8,15 +8,17 @@ import org.elasticsearch.plugin.analysis.TokenizerFactory;
 /** {@code jieba_index}: the words and the words inside them, for indexing. */
 @NamedComponent("jieba_index")
 public final class JiebaIndexTokenizerFactory implements TokenizerFactory {
-  private final JiebaSettings settings;
+  private final UserWords words;
+  private final boolean hmm;
 
   @Inject
   public JiebaIndexTokenizerFactory(JiebaSettings settings) {
-    this.settings = settings;
+    words = UserWords.of(settings.userWords());
+    hmm = settings.hmm();
   }
 
   @Override
   public Tokenizer create() {
-    return new JiebaTokenizer(new Segmenter(Dictionary.shared(), Mode.INDEX, settings.hmm()));
+    return new JiebaTokenizer(words, Mode.INDEX, hmm);
   }
 }

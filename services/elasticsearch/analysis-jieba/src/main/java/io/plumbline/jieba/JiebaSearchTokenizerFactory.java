@@ -8,15 +8,17 @@ import org.elasticsearch.plugin.analysis.TokenizerFactory;
 /** {@code jieba_search}: the words, for queries. */
 @NamedComponent("jieba_search")
 public final class JiebaSearchTokenizerFactory implements TokenizerFactory {
-  private final JiebaSettings settings;
+  private final UserWords words;
+  private final boolean hmm;
 
   @Inject
   public JiebaSearchTokenizerFactory(JiebaSettings settings) {
-    this.settings = settings;
+    words = UserWords.of(settings.userWords());
+    hmm = settings.hmm();
   }
 
   @Override
   public Tokenizer create() {
-    return new JiebaTokenizer(new Segmenter(Dictionary.shared(), Mode.SEARCH, settings.hmm()));
+    return new JiebaTokenizer(words, Mode.SEARCH, hmm);
   }
 }

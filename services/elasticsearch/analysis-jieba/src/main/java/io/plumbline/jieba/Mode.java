@@ -7,4 +7,7 @@ enum Mode {
 
   /** {@code cut_for_search}: also the words of two and three characters inside longer words. */
   INDEX,
+
+  /** {@code cut_all}: every word of the dictionary that can be read. */
+  ALL
 }

@@ -1,5 +1,7 @@
 package io.plumbline.jieba;
 
+import io.plumbline.analysis.TokenList;
+
 /**
  * Finds words in a run of characters that the dictionary left single: jieba's {@code finalseg}, Viterbi's algorithm over
  * the {@link HiddenMarkovModel}. Not for several threads at once.

@@ -1,5 +1,6 @@
 package io.plumbline.jieba;
 
+import io.plumbline.analysis.TokenList;
 import java.io.IOException;
 import java.io.Reader;
 import java.io.StringReader;
@@ -106,7 +107,7 @@ public class JiebaTokenizerTest extends BaseTokenStreamTestCase {
     TokenList tokens = new TokenList();
     char[] text = ("a" + "𠮷".repeat(TokenList.MAX_TOKEN_LENGTH)).toCharArray();
     tokens.addWord(text, 0, text.length);
-    assertEquals(TokenList.MAX_TOKEN_LENGTH - 1, tokens.ends[0]);
+    assertEquals(TokenList.MAX_TOKEN_LENGTH - 1, tokens.end(0));
   }
 
   public void testABlockLongerThanTheBufferIsCutLikeAShortOne() throws IOException {
@@ -176,7 +177,7 @@ public class JiebaTokenizerTest extends BaseTokenStreamTestCase {
   }
 
   private static Tokenizer tokenizer(Mode mode, boolean hmm) {
-    return new JiebaTokenizer(new Segmenter(Dictionary.shared(), mode, hmm));
+    return new JiebaTokenizer(UserWords.none(), mode, hmm);
   }
 
   private static Analyzer analyzer(Mode mode, boolean hmm) {

@@ -1,25 +1,46 @@
-package io.plumbline.jieba;
+package io.plumbline.analysis;
 
 import java.util.Arrays;
 
 /** Tokens of one piece of text, as places in its characters; made once and used again for the next piece. */
-final class TokenList {
+public final class TokenList {
   /**
    * Longest token in UTF-16 units; what is longer, such as an endless run of letters, is cut up. In UTF-8 it stays
    * below Lucene's limit for a term (32,766 bytes), with room for what token filters add.
    */
-  static final int MAX_TOKEN_LENGTH = 8192;
+  public static final int MAX_TOKEN_LENGTH = 8192;
 
-  int[] starts = new int[64];
-  int[] ends = new int[64];
-  int[] increments = new int[64];
-  int size;
+  private int[] starts = new int[64];
+  private int[] ends = new int[64];
+  private int[] increments = new int[64];
+  private int size;
 
-  void clear() {
+  public int size() {
+    return size;
+  }
+
+  public int start(int token) {
+    return starts[token];
+  }
+
+  public int end(int token) {
+    return ends[token];
+  }
+
+  /** How many positions the token comes after the one before it. */
+  public int increment(int token) {
+    return increments[token];
+  }
+
+  public void clear() {
     size = 0;
   }
 
-  void add(int start, int end, int increment) {
+  public void truncate(int newSize) {
+    size = newSize;
+  }
+
+  public void add(int start, int end, int increment) {
     if (size == starts.length) {
       starts = Arrays.copyOf(starts, 2 * size);
       ends = Arrays.copyOf(ends, 2 * size);
@@ -32,8 +53,8 @@ final class TokenList {
   }
 
   /** Adds a word at the next position, unless it has neither letter nor number. */
-  void addWord(char[] text, int start, int end) {
-    if (!hasLetterOrNumber(text, start, end)) {
+  public void addWord(char[] text, int start, int end) {
+    if (!Letters.isIn(text, start, end)) {
       return;
     }
     int rest = start;
@@ -44,14 +65,5 @@ final class TokenList {
       rest = cut;
     }
     add(rest, end, 1);
-  }
-
-  private static boolean hasLetterOrNumber(char[] text, int start, int end) {
-    for (int i = start; i < end; i++) {
-      if (CharKind.isLetterOrNumber(text, i, end)) {
-        return true;
-      }
-    }
-    return false;
   }
 }

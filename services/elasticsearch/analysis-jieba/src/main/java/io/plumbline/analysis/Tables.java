@@ -1,4 +1,4 @@
-package io.plumbline.jieba;
+package io.plumbline.analysis;
 
 import java.io.BufferedReader;
 import java.io.IOException;
@@ -8,12 +8,12 @@ import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 
-/** Reads the tables that the build packed beside the classes. */
-final class Tables {
+/** Reads the tables that {@code generate_tables.py} made for the build: records of fields between tabs. */
+public final class Tables {
   private Tables() {}
 
-  static List<String> lines(String name) {
-    try (InputStream stream = Tables.class.getResourceAsStream(name)) {
+  public static List<String> lines(String name) {
+    try (InputStream stream = Tables.class.getResourceAsStream("/io/plumbline/tables/" + name)) {
       if (stream == null) {
         throw new IllegalStateException("the plugin was built without its table " + name);
       }

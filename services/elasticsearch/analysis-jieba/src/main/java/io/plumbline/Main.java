@@ -1,5 +1,12 @@
-package io.plumbline.jieba;
+package io.plumbline;
 
+import io.plumbline.fold.Folding;
+import io.plumbline.grams.BigramTokenizerFactory;
+import io.plumbline.grams.CharacterTokenizerFactory;
+import io.plumbline.jieba.JiebaAllTokenizerFactory;
+import io.plumbline.jieba.JiebaIndexTokenizerFactory;
+import io.plumbline.jieba.JiebaSearchTokenizerFactory;
+import io.plumbline.jieba.JiebaSettings;
 import java.io.BufferedReader;
 import java.io.BufferedWriter;
 import java.io.IOException;
@@ -9,33 +16,50 @@ import java.io.Reader;
 import java.io.StringReader;
 import java.io.Writer;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
-import java.util.Locale;
 import org.apache.lucene.analysis.Tokenizer;
 import org.apache.lucene.analysis.tokenattributes.CharTermAttribute;
 import org.apache.lucene.analysis.tokenattributes.OffsetAttribute;
 import org.apache.lucene.analysis.tokenattributes.PositionIncrementAttribute;
 
 /**
- * The tokenizers without a node, to compare them with jieba.
+ * The tokenizers without a node, to compare them with what they are modelled on.
  *
- * <p>Usage: {@code Main MODE [hmm]}, MODE in lower case. Reads texts in UTF-8 that end in a line feed each, and writes for
- * each a JSON array of tokens: {@code [[token, start, end, position], …]}.
+ * <p>Usage: {@code Main TOKENIZER [--hmm] [--fold] [USER_WORD…]}. Reads texts in UTF-8 that end in a line feed each, and
+ * writes for each a JSON array of tokens: {@code [[token, start, end, position], …]}.
  */
 public final class Main {
   private Main() {}
 
+  private record Settings(boolean hmm, List<String> userWords) implements JiebaSettings {}
+
   public static void main(String[] args) throws IOException {
-    Mode mode = Mode.valueOf(args[0].toUpperCase(Locale.ROOT));
-    boolean hmm = List.of(args).contains("hmm");
-    Tokenizer tokenizer = new JiebaTokenizer(new Segmenter(Dictionary.shared(), mode, hmm));
+    List<String> rest = new ArrayList<>(List.of(args));
+    String name = rest.removeFirst();
+    boolean hmm = rest.remove("--hmm");
+    boolean fold = rest.remove("--fold");
+    Tokenizer tokenizer = tokenizer(name, new Settings(hmm, rest));
     try (Reader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         Writer out = new BufferedWriter(new OutputStreamWriter(System.out, StandardCharsets.UTF_8))) {
       for (String text = readText(in); text != null; text = readText(in)) {
-        writeTokens(text, tokenizer, out);
+        Reader reader = new StringReader(text);
+        tokenizer.setReader(fold ? Folding.reader(reader, true, true) : reader);
+        writeTokens(tokenizer, out);
       }
     }
+  }
+
+  private static Tokenizer tokenizer(String name, JiebaSettings settings) {
+    return switch (name) {
+      case "jieba_all" -> new JiebaAllTokenizerFactory(settings).create();
+      case "jieba_index" -> new JiebaIndexTokenizerFactory(settings).create();
+      case "jieba_search" -> new JiebaSearchTokenizerFactory(settings).create();
+      case "chinese_bigram" -> new BigramTokenizerFactory().create();
+      case "chinese_char" -> new CharacterTokenizerFactory().create();
+      default -> throw new IllegalArgumentException("there is no tokenizer " + name);
+    };
   }
 
   /** The characters up to the next line feed, and to no other line end. */
@@ -51,11 +75,10 @@ public final class Main {
     return text.toString();
   }
 
-  private static void writeTokens(String text, Tokenizer tokenizer, Writer out) throws IOException {
+  private static void writeTokens(Tokenizer tokenizer, Writer out) throws IOException {
     CharTermAttribute term = tokenizer.getAttribute(CharTermAttribute.class);
     OffsetAttribute offsets = tokenizer.getAttribute(OffsetAttribute.class);
     PositionIncrementAttribute increment = tokenizer.getAttribute(PositionIncrementAttribute.class);
-    tokenizer.setReader(new StringReader(text));
     tokenizer.reset();
     int position = -1;
     String separator = "";

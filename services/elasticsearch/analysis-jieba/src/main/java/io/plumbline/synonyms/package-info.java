@@ -1,0 +1,2 @@
+/** The owner's synonyms, as a token filter for queries. */
+package io.plumbline.synonyms;
