@@ -169,13 +169,7 @@ def requeue(conn: Connection, *, site_id: int | None = None, refused_only: bool 
     """Make the newest capture of each page (of a site) that was indexed or refused wait again."""
     states = [IndexState.REFUSED.value] if refused_only else [IndexState.INDEXED.value, IndexState.REFUSED.value]
     is_page = captures.c.index_state != IndexState.SKIPPED.value
-    newest = (
-        sa.select(sa.func.max(captures.c.id).label("id"))
-        .where(
-            captures.c.index_state.in_([IndexState.INDEXED.value, IndexState.REFUSED.value, IndexState.WAITING.value])
-        )
-        .group_by(captures.c.url_id)
-    )
+    newest = sa.select(sa.func.max(captures.c.id)).where(is_page).group_by(captures.c.url_id)
     if site_id is not None:
         newest = newest.where(captures.c.site_id == site_id)
     again = {"index_state": IndexState.WAITING.value, "index_error": None, "index_owner": None}
@@ -235,7 +229,8 @@ def adopt_url(conn: Connection, target: CrawlUrl, now: datetime) -> tuple[int, i
     grown = (
         sa.update(urls)
         .where(urls.c.urlhash == row["urlhash"])
-        .values(generation=urls.c.generation + 1)
+        # A worker that has the URL leased right now goes on with its generation.
+        .values(generation=urls.c.generation + sa.case((urls.c.queue_state == QueueState.LEASED.value, 0), else_=1))
         .returning(urls.c.id, urls.c.generation)
     )
     url_id, generation = conn.execute(grown).one()

@@ -19,7 +19,7 @@ import base64
 import hashlib
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -87,7 +87,7 @@ def page_members(page: FetchedPage, original: Original | None = None) -> PageMem
     return PageMembers(
         response=member(headers, response.block),
         request=_request_member(page, response_id, shared) if page.request_head else b"",
-        dom=_dom_member(page.rendered.html, response_id, shared[:2]) if page.rendered else b"",
+        dom=dom_member(page.rendered.html, response_id, shared[:2]) if page.rendered else b"",
     )
 
 
@@ -104,6 +104,18 @@ def warcinfo_member(filename: str, created_at: datetime) -> bytes:
     return member(headers, fields.encode())
 
 
+def dom_member(html: str, response_id: str, shared: Headers) -> bytes:
+    """The record of a rendered DOM; `shared` names its URL and time."""
+    headers = [
+        ("WARC-Type", "conversion"),
+        ("WARC-Record-ID", new_record_id()),
+        *shared,
+        ("WARC-Refers-To", response_id),
+        ("Content-Type", "text/html; charset=utf-8"),
+    ]
+    return member(headers, html.encode("utf-8", "replace"))
+
+
 def member(headers: Headers, block: bytes) -> bytes:
     """A record as one gzip member; Content-Length and block digest are added."""
     lines = [f"{name}: {value}\r\n" for name, value in headers]
@@ -115,22 +127,29 @@ def member(headers: Headers, block: bytes) -> bytes:
 
 def read_member(data: bytes) -> WarcRecord:
     """The record of one whole gzip member; raises CaptureDamaged."""
-    record, used = read_next_member(data)
-    if used != len(data):
-        raise CaptureDamaged(f"a record takes {used} bytes where its row says {len(data)}")
-    return record
-
-
-def read_next_member(data: bytes) -> tuple[WarcRecord, int]:
-    """The record that `data` begins with, and how many bytes its member takes; raises CaptureDamaged."""
     stream = isal_zlib.decompressobj(_GZIP_WBITS)
     try:
         content = stream.decompress(data)
     except _DAMAGE as exc:
         raise CaptureDamaged(f"a record cannot be decompressed: {exc}") from exc
-    if not stream.eof:
-        raise CaptureDamaged("a record ends early")
-    return _parse_record(content), len(data) - len(stream.unused_data)
+    if not stream.eof or stream.unused_data:
+        raise CaptureDamaged("a record is not as long as its row says")
+    return _parse_record(content)
+
+
+def member_length(pieces: Iterable[bytes]) -> int:
+    """How many bytes the gzip member takes that the pieces begin with; raises CaptureDamaged if it is not whole."""
+    stream = isal_zlib.decompressobj(_GZIP_WBITS)
+    length = 0
+    try:
+        for piece in pieces:
+            stream.decompress(piece)
+            length += len(piece)
+            if stream.eof:
+                return length - len(stream.unused_data)
+    except _DAMAGE as exc:
+        raise CaptureDamaged(f"a record cannot be decompressed: {exc}") from exc
+    raise CaptureDamaged("a record ends early")
 
 
 def parse_http(block: bytes) -> HttpMessage:
@@ -148,11 +167,12 @@ def parse_headers(lines: Sequence[bytes]) -> tuple[tuple[str, str], ...]:
     """Header lines as names and values, read as latin-1, folded lines joined."""
     headers: list[tuple[str, str]] = []
     for line in lines:
-        name, colon, value = line.decode("latin-1").partition(":")
-        if line[:1] in (b" ", b"\t") and headers:
-            headers[-1] = (headers[-1][0], f"{headers[-1][1]} {line.decode('latin-1').strip()}")
+        text = line.decode("latin-1")
+        name, colon, value = text.partition(":")
+        if text[:1] in (" ", "\t") and headers:
+            headers[-1] = (headers[-1][0], headers[-1][1] + " " + text.strip(" \t"))
         elif colon:
-            headers.append((name.strip(), value.strip()))
+            headers.append((name.strip(" \t"), value.strip(" \t")))
     return tuple(headers)
 
 
@@ -212,17 +232,6 @@ def _request_member(page: FetchedPage, response_id: str, shared: Headers) -> byt
         ("Content-Type", "application/http;msgtype=request"),
     ]
     return member(headers, page.request_head)
-
-
-def _dom_member(html: str, response_id: str, shared: Headers) -> bytes:
-    headers = [
-        ("WARC-Type", "conversion"),
-        ("WARC-Record-ID", new_record_id()),
-        *shared,
-        ("WARC-Refers-To", response_id),
-        ("Content-Type", "text/html; charset=utf-8"),
-    ]
-    return member(headers, html.encode("utf-8", "replace"))
 
 
 def _standard_head(page: FetchedPage) -> bytes:
