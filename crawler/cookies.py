@@ -7,7 +7,7 @@ One jar a site: nothing of one site ever reaches another. Bounded, since servers
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -25,7 +25,9 @@ _TIME_ZONE = re.compile(r"\s*(?:GMT|UTC|Z)?\s*$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class _Cookie:
+class Cookie:
+    """A cookie as it is kept."""
+
     name: str
     value: str
     domain: str
@@ -33,13 +35,16 @@ class _Cookie:
     path: str
     secure: bool
     expires_at: float
+    """Seconds since the epoch; far in the future for cookies that live as long as the session."""
 
 
 class CookieJar:
     """Cookies of all hosts of one site. Times are seconds since the epoch, given by the caller."""
 
     def __init__(self) -> None:
-        self._cookies: dict[tuple[str, str, str], _Cookie] = {}
+        self._cookies: dict[tuple[str, str, str], Cookie] = {}
+        self.revision = 0
+        """Grows with every change, for whoever keeps a copy."""
 
     def store(self, set_cookies: Iterable[str], host: str, path: str, is_secure: bool, now: float) -> None:
         """Keep what a response from this host and path sets (or drop what it ends)."""
@@ -48,9 +53,10 @@ class CookieJar:
             if cookie is None:
                 continue
             key = (cookie.domain, cookie.path, cookie.name)
-            self._cookies.pop(key, None)
+            older = self._cookies.pop(key, None)
             if cookie.expires_at > now:
                 self._cookies[key] = cookie
+            self.revision += self._cookies.get(key) != older
         while len(self._cookies) > MAX_COOKIES:
             del self._cookies[next(iter(self._cookies))]
 
@@ -69,11 +75,14 @@ class CookieJar:
         wanted.sort(key=lambda cookie: -len(cookie.path))
         return _join(wanted)
 
+    def __iter__(self) -> Iterator[Cookie]:
+        return iter(tuple(self._cookies.values()))
+
     def __len__(self) -> int:
         return len(self._cookies)
 
 
-def _parse(value: str, host: str, path: str, is_secure: bool, now: float) -> _Cookie | None:
+def _parse(value: str, host: str, path: str, is_secure: bool, now: float) -> Cookie | None:
     """One Set-Cookie value, or None if it is to be ignored (RFC 6265 §5.2 and §5.3, prefixes of 6265bis)."""
     if _CONTROL.search(value) or len(value) > 2 * MAX_COOKIE_BYTES:
         return None
@@ -91,7 +100,7 @@ def _parse(value: str, host: str, path: str, is_secure: bool, now: float) -> _Co
     if domain is None or (secure and not is_secure) or not _keeps_its_prefix(name, attributes, asked_domain):
         return None
     asked_path = attributes.get("path", "")
-    return _Cookie(
+    return Cookie(
         name,
         content,
         domain,
@@ -146,7 +155,7 @@ def _expiry(attributes: dict[str, str], now: float) -> float:
         return _ENDS_OF_TIME  # A date that cannot be read: the cookie lives as long as the session (RFC 6265 §5.2.1).
 
 
-def _join(cookies: list[_Cookie]) -> str:
+def _join(cookies: list[Cookie]) -> str:
     pairs = [f"{cookie.name}={cookie.value}" if cookie.name else cookie.value for cookie in cookies]
     while pairs and sum(map(len, pairs)) + 2 * len(pairs) > MAX_HEADER_BYTES:
         pairs.pop()

@@ -25,12 +25,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict
+from urllib.parse import urlsplit
 
 import structlog
-from playwright.async_api import Browser, BrowserContext, CDPSession, Error, Page, Playwright, async_playwright
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    CDPSession,
+    Error,
+    Page,
+    Playwright,
+    async_playwright,
+)
 
 from crawler import charset
 from crawler.addresses import Resolver
+from crawler.cookies import Cookie, CookieJar
 from crawler.errors import FetchError
 from crawler.fetcher import Fetcher
 from crawler.proxy import ForwardProxy
@@ -47,6 +57,7 @@ RELOAD_POLL_S: Final = 0.05
 IDLE_TAB_S: Final = 0.1
 """A tab that is not used again within this is emptied, so that its page stops asking its site for things."""
 CLOSE_TIMEOUT_S: Final = 3.0
+YEAR_S: Final = 366 * 86_400.0
 MAX_RELOADS: Final = 3
 RELOAD_S: Final = 5.0
 """How long a page that loads itself anew is waited for."""
@@ -167,7 +178,7 @@ class Renderer:
             browser.pages += 1
             browser.under_way += 1
             try:
-                return await browser.render(request, page, self._settings.timeout_s)
+                return await browser.render(request, page, self._fetcher.cookies(request.site_id))
             except TimeoutError:
                 log.info("page could not be rendered in time", url=page.url)
                 return None
@@ -273,8 +284,9 @@ class _Browser:
     def is_spent(self, max_pages: int) -> bool:
         return self.pages >= max_pages or self.is_retired or not self.is_alive
 
-    async def render(self, request: FetchRequest, page: FetchedPage, timeout_s: float) -> RenderedDom | None:
+    async def render(self, request: FetchRequest, page: FetchedPage, cookies: CookieJar) -> RenderedDom | None:
         """Render in a tab of the site's context. Raises TimeoutError, or Playwright's Error."""
+        timeout_s = self._settings.timeout_s
         tab: _Tab | None = None
         context: _SiteContext | None = None
         is_fine = False
@@ -282,8 +294,10 @@ class _Browser:
             async with asyncio.timeout(timeout_s):
                 context = await self._context(request)
                 context.under_way += 1
+                await context.take_cookies(cookies)
                 tab = await context.take_tab()
                 dom = await tab.render(page, request.referrer, timeout_s * SETTLE_SHARE)
+                await context.give_cookies(cookies, page.url)
             is_fine = True
             return dom
         finally:
@@ -355,8 +369,29 @@ class _SiteContext:
         self._own: set[Page] = set()
         self._opening = 0
         self._background: set[asyncio.Task[Any]] = set()
+        self._jar_revision = 0
         self.under_way = 0
         context.on("page", self._on_page)
+
+    async def take_cookies(self, jar: CookieJar) -> None:
+        """Let the browser have what the fetcher was given."""
+        if jar.revision == self._jar_revision:
+            return
+        self._jar_revision = jar.revision
+        await self._context.add_cookies([_browser_cookie(cookie) for cookie in jar])
+
+    async def give_cookies(self, jar: CookieJar, url: str) -> None:
+        """Let the fetcher have what a page's script has set: the pass of a wall, say."""
+        kept = {(cookie.name, cookie.value) for cookie in jar}
+        target = urlsplit(url)
+        for cookie in await self._context.cookies(url):
+            if (cookie["name"], cookie["value"]) in kept:
+                continue
+            domain = f"; Domain={cookie['domain']}" if cookie["domain"].startswith(".") else ""
+            secure = "; Secure" if cookie["secure"] else ""
+            line = f"{cookie['name']}={cookie['value']}; Path={cookie['path']}{domain}{secure}"
+            jar.store([line], target.hostname or "", "/", target.scheme == "https", time.time())
+        self._jar_revision = jar.revision
 
     async def take_tab(self) -> _Tab:
         while self._free:
@@ -531,6 +566,18 @@ class _Tab:
         task = asyncio.get_running_loop().create_task(_at_most(CLOSE_TIMEOUT_S, self._session.send(method, params)))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+
+def _browser_cookie(cookie: Cookie) -> Any:
+    """A cookie as Playwright takes it (it has a type of its own, which it does not export)."""
+    taken = {
+        "name": cookie.name,
+        "value": cookie.value,
+        "domain": cookie.domain if cookie.host_only else f".{cookie.domain}",
+        "path": cookie.path,
+        "secure": cookie.secure,
+    }
+    return taken | ({"expires": cookie.expires_at} if cookie.expires_at < time.time() + YEAR_S else {})
 
 
 def _is_renderable(page: FetchedPage) -> bool:

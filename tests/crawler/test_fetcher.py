@@ -19,6 +19,7 @@ import uvloop
 from crawler.addresses import Resolver
 from crawler.errors import FetchError, RefusedAddress
 from crawler.fetcher import Fetcher, FetcherSettings
+from crawler.proxy import ForwardProxy
 from crawler.records import Fault, FetchedPage, FetchErrorKind, FetchRequest, Validators
 from tests.site.fake_site import Drip, Endless, FakeSite, Route
 
@@ -387,6 +388,34 @@ def test_it_runs_on_the_standard_loop_too(play: Play) -> None:
             return await asyncio.gather(*(fetcher.fetch(ask(site, f"/{n}")) for n in range(20)))
 
     assert {page.body for page in asyncio.run(main())} == {b"ok"}
+
+
+def test_an_outgoing_proxy_resolves_the_names_and_literals_are_checked_all_the_same(play: Play) -> None:
+    """The outgoing proxy here is a forward proxy of ours that knows one name."""
+    site = play(Route("/", body="far"))
+
+    async def lookup(name: str) -> tuple[str, ...]:
+        return ("127.0.0.1",) if name == "far.test" else ()
+
+    async def main() -> FetchedPage:
+        allowed = frozenset({f"far.test:{site.port}"})
+        async with Resolver(lookup) as knowing, ForwardProxy(knowing, allowed) as proxy:
+            settings = replace(SETTINGS, proxy=proxy.url)
+            async with Resolver() as resolver, Fetcher(settings, resolver) as fetcher:
+                with pytest.raises(RefusedAddress):
+                    await fetcher.fetch(FetchRequest("http://127.1/", 1))
+                with pytest.raises(FetchError, match="outgoing proxy is not"):
+                    await fetcher.fetch(FetchRequest("http://far.test/", 1, proxy="ftp://127.0.0.1:1"))
+                refused = await fetcher.fetch(FetchRequest("http://other.test/", 1, proxy=proxy.url))
+                assert refused.status == 502
+                with pytest.raises(FetchError) as caught:
+                    await fetcher.fetch(FetchRequest("https://other.test/", 1))
+                assert caught.value.kind is FetchErrorKind.CONNECT
+                return await fetcher.fetch(FetchRequest(f"http://far.test:{site.port}/", 1))
+
+    page = uvloop.run(main())
+    assert (page.body, page.ip) == (b"far", None)
+    assert page.request_head.startswith(b"GET / HTTP/1.1\r\nHost: far.test:")
 
 
 @contextmanager

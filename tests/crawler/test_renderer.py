@@ -301,11 +301,32 @@ def test_sites_do_not_share_cookies_and_a_site_keeps_its_own(play: Play) -> None
     )
 
     async def body(renderer: Renderer) -> list[str]:
-        await renderer.fetch(ask(site, "/set"))
-        return [html_of(await renderer.fetch(ask(site, "/", site_id=site_id))) for site_id in (1, 2)]
+        await renderer.fetch(ask(site, "/set", site_id=21))
+        return [html_of(await renderer.fetch(ask(site, "/", site_id=site_id))) for site_id in (21, 22)]
 
     own, other = run(body)
     assert "<title>own=1</title>" in own and "<title>none</title>" in other
+
+
+def test_browser_and_fetcher_of_a_site_share_its_cookies(play: Play) -> None:
+    site = play(
+        Route("/log-in", headers=(("Set-Cookie", "session=7; Path=/; HttpOnly; Max-Age=600"),), body="<p>in</p>"),
+        Route("/data", need_header={"Cookie": "session=7"}, body="for you"),
+        Route("/app", body=script("fetch('/data').then(r => r.text()).then(t => document.title = t)")),
+        Route("/wall", body=script("document.cookie = 'pass=1; path=/'")),
+        Route("/*"),
+    )
+
+    async def body(renderer: Renderer) -> FetchedPage:
+        await renderer._fetcher.fetch(ask(site, "/log-in", site_id=9))
+        app = await renderer.fetch(ask(site, "/app", site_id=9))
+        await renderer.fetch(ask(site, "/wall", site_id=9))
+        await renderer._fetcher.fetch(ask(site, "/after", site_id=9))
+        return app
+
+    assert "<title>for you</title>" in html_of(run(body))
+    cookies = next(request for request in site.log if request.target == "/after").headers["cookie"]
+    assert sorted(cookies.split("; ")) == ["pass=1", "session=7"]
 
 
 def browsers() -> list[psutil.Process]:
