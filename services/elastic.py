@@ -89,7 +89,11 @@ class BulkOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BulkDocument:
-    """A document to index, or (source None) the id of one to delete. The greater version wins."""
+    """A document to index, or (source None) the id of one to delete.
+
+    The greater version wins; the same one may be written again (external_gte), since an indexer that was killed
+    before it could note its success does so.
+    """
 
     document_id: str
     version: int
@@ -207,6 +211,12 @@ class Elastic:
             return _same_for_all(documents, outcome, _reason(exc))
         return tuple(_result(item) for item in answer["items"])
 
+    def versions(self, document_ids: Iterable[str], name: IndexName = IndexName.PAGES) -> dict[str, int]:
+        """The versions of those of the documents that are there."""
+        with _translated():
+            answer = self._client.mget(index=self.alias(name), ids=list(document_ids), source=False)
+        return {found["_id"]: int(found["_version"]) for found in answer["docs"] if found.get("found")}
+
     def append(self, entries: Sequence[Mapping[str, Any]], name: IndexName) -> None:
         """Add entries to a log. Raises SearchUnavailable or SearchRefused if one is not taken."""
         operations: list[Mapping[str, Any]] = []
@@ -257,7 +267,7 @@ def _translated() -> Iterator[None]:
 
 
 def _operation(document: BulkDocument) -> Iterator[Mapping[str, Any]]:
-    fence = {"_id": document.document_id, "version": document.version, "version_type": "external"}
+    fence = {"_id": document.document_id, "version": document.version, "version_type": "external_gte"}
     if document.source is None:
         yield {"delete": fence}
     else:

@@ -138,6 +138,13 @@ def claim_waiting(conn: Connection, worker: str, now: datetime, limit: int, leas
     return claimed
 
 
+def has_waiting(conn: Connection, now: datetime) -> bool:
+    """Whether `claim_waiting` would find any; asked by idle indexers, since it takes no write lock."""
+    is_free = captures.c.index_not_before.is_(None) | (captures.c.index_not_before <= now)
+    query = sa.select(captures.c.id).where(captures.c.index_state == IndexState.WAITING.value, is_free).limit(1)
+    return conn.execute(query).first() is not None
+
+
 def mark(conn: Connection, worker: str, capture_ids: Iterable[int], state: IndexState, error: str | None = None) -> int:
     """End the waiting of captures that this worker holds; returns how many still waited for it.
 

@@ -1,0 +1,421 @@
+"""The indexer process: waiting captures become documents in Elasticsearch.
+
+    claim (lease) ─► read the archive ─► extract, in processes ─► bulk ─► mark
+
+A capture waits in the database until Elasticsearch has said that its document is in, so nothing is lost whatever is
+killed when. Extraction runs apart: a page that hangs or kills its process costs its time limit and is refused. As
+many captures are under way as the processes can take (back-pressure). Every write carries the generation of the
+visit, so that a late one never overwrites a newer page.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import resource
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+import structlog
+from pebble import ProcessExpired, ProcessPool
+
+from crawler import database
+from crawler.archive import captures
+from crawler.archive.archive import Archive
+from crawler.database import Engine
+from crawler.errors import ArchiveError, DatabaseError
+from crawler.records import Capture, IndexState
+from crawler.urls import document_id, host_of
+from extractor.errors import NotText
+from extractor.extract import extract, is_readable, media_type
+from extractor.records import Document, Source, iso_time
+from services import control
+from services.config import Settings
+from services.elastic import (
+    BulkDocument,
+    BulkOutcome,
+    BulkResult,
+    Elastic,
+    ElasticUser,
+    IndexName,
+    credentials,
+)
+from services.errors import NotFound, SearchRefused, SearchUnavailable
+
+VERSION_STEP_BITS = 20
+"""A document's version is its generation times 2^20: the small steps of partial updates never reach the next one."""
+LEASE_S = 60.0
+"""A killed indexer's captures are taken over after this long."""
+RENEW_S = 15.0
+UNDER_WAY_PER_PROCESS = 8
+"""Keeps the processes busy while a bulk is on its way, and bounds what is held in memory."""
+BULK_DOCUMENTS = 100
+BULK_CHARS = 5_000_000
+BULK_AGE_S = 0.5
+"""A document waits for others at most this long: a page is to be searchable two seconds after it was fetched."""
+IDLE_POLL_S = 0.25
+BEAT_S = 5.0
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 30.0
+BLOCKED_PAUSE_S = 10.0
+"""Asked this seldom, a node whose disk is full sees at most four requests in half a minute."""
+TASKS_PER_PROCESS = 1000
+"""Then it is replaced: what leaks in a parser does not add up."""
+PROCESS_MEMORY_BYTES = 4 << 30
+"""Address space of an extracting process; a page that wants more is refused."""
+LEAVE_S = 5.0
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Task:
+    """A capture under way."""
+
+    capture: Capture
+    site_key: str
+    future: Future[Document | str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A document on its way into the next bulk."""
+
+    capture: Capture
+    bulk: BulkDocument
+    chars: int
+    ready_at: float
+
+
+class Indexer:
+    """One indexer. `step` does a bit of everything and returns whether there was anything to do."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        elastic: Elastic,
+        worker: str,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._engine = engine
+        self._elastic = elastic
+        self._worker = worker
+        self._clock = clock
+        self._archive = Archive(settings.archive_folder, engine)
+        self._timeout_s = settings.extract_timeout_s
+        processes = settings.extract_processes or os.cpu_count() or 1
+        self._most_under_way = processes * UNDER_WAY_PER_PROCESS
+        self._pool = ProcessPool(
+            max_workers=processes,
+            max_tasks=TASKS_PER_PROCESS,
+            initializer=_limit_memory,
+            context=_process_context(),
+        )
+        self._tasks: dict[int, _Task] = {}
+        self._ready: list[_Ready] = []
+        self._sites: dict[int, str] = {}
+        self._indices_made = False
+        self._paused_until: datetime | None = None
+        self._pauses = 0
+        self._renewed_at = time.monotonic()
+        self.indexed = 0
+        self.message = ""
+        """What holds it up, for people; empty while all is well."""
+
+    def step(self) -> bool:
+        """Take what is extracted, send what is due, claim what fits. Raises DatabaseError."""
+        if self._is_paused():
+            return False
+        self._collect()
+        self._renew()
+        sent = self._send_if_due()
+        claimed = self._claim()
+        return sent or claimed or bool(self._tasks)
+
+    def wait(self, idle_s: float = IDLE_POLL_S) -> None:
+        """Until an extraction ends, but no longer than until the next look."""
+        futures = [task.future for task in self._tasks.values()]
+        if futures:
+            wait(futures, timeout=min(idle_s, BULK_AGE_S / 2), return_when=FIRST_COMPLETED)
+        else:
+            time.sleep(min(idle_s, BULK_AGE_S / 2) if self._ready else idle_s)
+
+    def state(self) -> dict[str, Any]:
+        """What it is doing, for people."""
+        return {"indexed": self.indexed, "under_way": len(self._tasks) + len(self._ready), "message": self.message}
+
+    def leave(self) -> None:
+        """Give back what is not done; end the processes."""
+        held = [*self._tasks, *(ready.capture.capture_id for ready in self._ready)]
+        self._pool.stop()
+        self._pool.join(LEAVE_S)
+        if held:
+            with database.write(self._engine) as conn:
+                captures.defer(conn, self._worker, held, None, None)
+        self._tasks.clear()
+        self._ready.clear()
+
+    def _claim(self) -> bool:
+        room = self._most_under_way - len(self._tasks) - len(self._ready)
+        if room <= 0 or not self._make_indices():
+            return False
+        with database.read(self._engine) as conn:
+            if not captures.has_waiting(conn, self._clock()):
+                return False
+        with database.write(self._engine) as conn:
+            claimed = captures.claim_waiting(conn, self._worker, self._clock(), room, LEASE_S)
+        for capture in claimed:
+            self._begin(capture)
+        return bool(claimed)
+
+    def _begin(self, capture: Capture) -> None:
+        if not 200 <= capture.status < 300:
+            self._mark([capture], IndexState.SKIPPED, f"the server answered {capture.status}")
+            return
+        try:
+            page = self._archive.read(capture.capture_id)
+            site_key = self._site_key(capture.site_id)
+        except (ArchiveError, NotFound) as exc:
+            self._mark([capture], IndexState.REFUSED, str(exc))
+            return
+        if page.dom_html is None and not is_readable(capture.content_type, page.body[:1024]):
+            self._mark([capture], IndexState.SKIPPED, f"{media_type(capture.content_type, b'')} is not text")
+            return
+        source = Source(capture.url, page.body, capture.content_type, capture.captured_at, page.dom_html)
+        future = self._pool.schedule(_extract, args=(source,), timeout=self._timeout_s)
+        self._tasks[capture.capture_id] = _Task(capture, site_key, future)
+
+    def _collect(self) -> None:
+        for task in [task for task in self._tasks.values() if task.future.done()]:
+            del self._tasks[task.capture.capture_id]
+            self._take(task)
+
+    def _take(self, task: _Task) -> None:
+        outcome = self._outcome(task)
+        if isinstance(outcome, Document):
+            source = to_source(outcome, task.capture, task.site_key)
+            version = task.capture.generation << VERSION_STEP_BITS
+            bulk = BulkDocument(document_id(task.capture.urlkey), version, source)
+            self._ready.append(_Ready(task.capture, bulk, len(outcome.body), time.monotonic()))
+            return
+        state, reason = outcome
+        self._mark([task.capture], state, reason)
+
+    def _outcome(self, task: _Task) -> Document | tuple[IndexState, str]:
+        try:
+            result = task.future.result()
+        except TimeoutError:
+            return IndexState.REFUSED, f"its text could not be taken out within {self._timeout_s:g} seconds"
+        except ProcessExpired as exc:
+            return IndexState.REFUSED, f"it ended the extracting process (exit code {exc.exitcode})"
+        except NotText as exc:
+            return IndexState.SKIPPED, str(exc)
+        except MemoryError:
+            return IndexState.REFUSED, "its text could not be taken out with the memory that one page may have"
+        except Exception as exc:
+            log.exception("extraction failed", url=task.capture.url, capture=task.capture.capture_id)
+            return IndexState.REFUSED, f"its text could not be taken out: {type(exc).__name__}: {exc}"
+        if not result.body:
+            return IndexState.SKIPPED, "the page shows no text"
+        return result
+
+    def _send_if_due(self) -> bool:
+        if not self._ready:
+            return False
+        age_s = time.monotonic() - self._ready[0].ready_at
+        chars = sum(ready.chars for ready in self._ready)
+        if len(self._ready) < BULK_DOCUMENTS and chars < BULK_CHARS and age_s < BULK_AGE_S and self._tasks:
+            return False
+        batch, self._ready = self._ready[:BULK_DOCUMENTS], self._ready[BULK_DOCUMENTS:]
+        self._send(batch)
+        return True
+
+    def _send(self, batch: Sequence[_Ready]) -> None:
+        results = self._elastic.bulk([ready.bulk for ready in batch])
+        results = self._resend_overtaken(batch, results)
+        by_outcome: dict[BulkOutcome, list[tuple[Capture, BulkResult]]] = {}
+        for ready, result in zip(batch, results, strict=True):
+            by_outcome.setdefault(result.outcome, []).append((ready.capture, result))
+        self._finish(by_outcome)
+
+    def _resend_overtaken(self, batch: Sequence[_Ready], results: Sequence[BulkResult]) -> list[BulkResult]:
+        """Partial updates raise a version a little: the same visit, extracted again, goes one step above them."""
+        lost = {r.document_id for r in results if r.outcome is BulkOutcome.SUPERSEDED}
+        versions = self._elastic.versions(lost) if lost else {}
+        again = {
+            ready.bulk.document_id: replace(ready.bulk, version=versions[ready.bulk.document_id] + 1)
+            for ready in batch
+            if versions.get(ready.bulk.document_id, 0) >> VERSION_STEP_BITS == ready.capture.generation
+        }
+        resent = {result.document_id: result for result in self._elastic.bulk(list(again.values()))}
+        return [resent.get(result.document_id, result) for result in results]
+
+    def _finish(self, by_outcome: dict[BulkOutcome, list[tuple[Capture, BulkResult]]]) -> None:
+        done = [capture for capture, _ in by_outcome.get(BulkOutcome.INDEXED, ())]
+        self._mark(done, IndexState.INDEXED)
+        self.indexed += len(done)
+        overtaken = [capture for capture, _ in by_outcome.get(BulkOutcome.SUPERSEDED, ())]
+        self._mark(overtaken, IndexState.SKIPPED, "a newer version is indexed")
+        for capture, result in by_outcome.get(BulkOutcome.REFUSED, ()):
+            log.warning("document refused", url=capture.url, capture=capture.capture_id, reason=result.reason)
+            self._mark([capture], IndexState.REFUSED, f"Elasticsearch refused it: {result.reason}")
+        self._hold_back(by_outcome.get(BulkOutcome.RETRY, []), by_outcome.get(BulkOutcome.BLOCKED, []), bool(done))
+
+    def _hold_back(
+        self,
+        busy: list[tuple[Capture, BulkResult]],
+        blocked: list[tuple[Capture, BulkResult]],
+        some_are_in: bool,
+    ) -> None:
+        if not busy and not blocked:
+            self._pauses, self.message = 0, ""
+            return
+        if blocked:
+            pause_s = BLOCKED_PAUSE_S
+            self._pause(pause_s, f"indexing is paused, Elasticsearch takes no documents now: {blocked[0][1].reason}")
+        else:
+            pause_s = self._back_off_s()
+            if not some_are_in:
+                self._pause(pause_s, f"waiting for Elasticsearch: {busy[0][1].reason}")
+        until = self._clock() + timedelta(seconds=pause_s)
+        held = [capture.capture_id for capture, _ in (*busy, *blocked)]
+        with database.write(self._engine) as conn:
+            captures.defer(conn, self._worker, held, until, (blocked or busy)[0][1].reason)
+
+    def _pause(self, seconds: float, message: str) -> None:
+        if message != self.message:
+            log.warning("indexing is paused", reason=message)
+        self.message = message
+        self._paused_until = self._clock() + timedelta(seconds=seconds)
+
+    def _back_off_s(self) -> float:
+        """Twice as long each time, with some chance in it, so that several indexers do not come back at once."""
+        self._pauses += 1
+        longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (self._pauses - 1))
+        return longest * random.uniform(0.5, 1.0)
+
+    def _is_paused(self) -> bool:
+        if self._paused_until is None or self._clock() >= self._paused_until:
+            self._paused_until = None
+            return False
+        return True
+
+    def _make_indices(self) -> bool:
+        if self._indices_made:
+            return True
+        try:
+            self._elastic.ensure_indices()
+        except (SearchUnavailable, SearchRefused) as exc:
+            self._pause(self._back_off_s(), str(exc))
+            return False
+        self._indices_made = True
+        return True
+
+    def _renew(self) -> None:
+        if time.monotonic() - self._renewed_at < RENEW_S:
+            return
+        self._renewed_at = time.monotonic()
+        held = [*self._tasks, *(ready.capture.capture_id for ready in self._ready)]
+        if held:
+            with database.write(self._engine) as conn:
+                captures.renew(conn, self._worker, held, self._clock(), LEASE_S)
+
+    def _mark(self, marked: Iterable[Capture], state: IndexState, reason: str | None = None) -> None:
+        ids = [capture.capture_id for capture in marked]
+        if ids:
+            with database.write(self._engine) as conn:
+                captures.mark(conn, self._worker, ids, state, reason)
+
+    def _site_key(self, site_id: int) -> str:
+        if site_id not in self._sites:
+            self._sites[site_id] = control.get_site(self._engine, site_id).key
+        return self._sites[site_id]
+
+
+def to_source(document: Document, capture: Capture, site_key: str) -> dict[str, Any]:
+    """A document as es-mappings/pages.json has it; what is not known is left out."""
+    source = {
+        "url": document.url,
+        "url_id": capture.url_id,
+        "capture_id": capture.capture_id,
+        "generation": capture.generation,
+        "site": site_key,
+        "host": host_of(document.url),
+        "path": urlsplit(document.url).path or "/",
+        "title": document.title,
+        "body": document.body,
+        "description": document.description,
+        "keywords": list(document.keywords),
+        "author": document.author,
+        "published_at": iso_time(document.published_at),
+        "captured_at": iso_time(capture.captured_at),
+        "language": document.language,
+        "charset": document.charset,
+        "kind": document.kind.value,
+        "media_type": media_type(capture.content_type, b"") or None,
+        "emails": list(document.emails),
+        "digest": capture.digest,
+        "size_bytes": capture.size_bytes,
+        "fields": dict(document.fields),
+    }
+    return {name: value for name, value in source.items() if value not in (None, [], {})}
+
+
+def run_indexer(settings: Settings, engine: Engine, stop: threading.Event) -> None:
+    """Index until `stop` is set. What goes wrong with the database or Elasticsearch is waited for."""
+    worker = f"indexer-{socket.gethostname()}-{os.getpid()}-{time.time():.0f}"
+    with Elastic(credentials(settings, ElasticUser.WRITER), settings.index_prefix) as elastic:
+        indexer = Indexer(settings, engine, elastic, worker)
+        try:
+            _run(indexer, engine, worker, stop)
+        finally:
+            _take_leave(indexer, engine, worker)
+
+
+def _run(indexer: Indexer, engine: Engine, worker: str, stop: threading.Event) -> None:
+    beaten_at = -BEAT_S
+    while not stop.is_set():
+        try:
+            if time.monotonic() - beaten_at >= BEAT_S:
+                control.beat(engine, worker, control.WorkerKind.INDEXER, os.getpid(), indexer.state())
+                beaten_at = time.monotonic()
+            if indexer.step():
+                indexer.wait(0.05)
+            else:
+                stop.wait(IDLE_POLL_S)
+        except DatabaseError as exc:
+            log.warning("waiting for the database", error=str(exc))
+            stop.wait(BEAT_S)
+
+
+def _take_leave(indexer: Indexer, engine: Engine, worker: str) -> None:
+    try:
+        indexer.leave()
+        control.forget(engine, worker)
+    except DatabaseError as exc:
+        log.warning("could not give captures back", error=str(exc))
+
+
+def _extract(source: Source) -> Document:
+    """In a process of the pool; links stay there, since the index does not hold them."""
+    return replace(extract(source), links=())
+
+
+def _limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (PROCESS_MEMORY_BYTES, PROCESS_MEMORY_BYTES))
+
+
+def _process_context() -> multiprocessing.context.BaseContext:
+    """Processes are forked from a small one that has the extractor loaded, never from this one and its threads."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["extractor.extract"])
+    return context
