@@ -200,6 +200,7 @@ class Crawler:
         self._hosts: dict[str, asyncio.Task[None]] = {}
         self._done: asyncio.Queue[Visit | HostDone] = asyncio.Queue(COMMIT_BACKLOG)
         self._wake = asyncio.Event()
+        self._quiet = asyncio.Event()
         self._seen: OrderedDict[tuple[int, bytes], None] = OrderedDict()
         self._visits = 0
 
@@ -226,7 +227,8 @@ class Crawler:
         while True:
             await self._call(self._tick)
             on_tick({"hosts": len(self._hosts), "runs": len(self._runs), "visits": self._visits})
-            await asyncio.sleep(TICK_S)
+            self._quiet.clear()
+            await _wait(self._quiet, TICK_S)
 
     def _tick(self) -> None:
         now = self._clock()
@@ -242,8 +244,10 @@ class Crawler:
                     self._frontier.learn_browser(conn, run.info.site_id, True)
             for run_id, state in self._frontier.settle_runs(conn, now):
                 log.info("run ends", run=run_id, state=state.value)
-            running = self._frontier.running(conn)
-        self._runs = {info.run_id: self._refreshed(info) for info in running}
+            self._know_runs(conn)
+
+    def _know_runs(self, conn: database.Connection) -> None:
+        self._runs = {info.run_id: self._refreshed(info) for info in self._frontier.running(conn)}
 
     def _refreshed(self, info: RunInfo) -> RunningRun:
         known = self._runs.get(info.run_id)
@@ -264,8 +268,7 @@ class Crawler:
                 self._hosts[host] = task
                 task.add_done_callback(partial(self._host_ended, host))
             if not claims:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), IDLE_POLL_S)
+                await _wait(self._wake, IDLE_POLL_S)
 
     def _claim(self, max_hosts: int) -> list[Claim]:
         with database.write(self._engine) as conn:
@@ -355,6 +358,8 @@ class Crawler:
             for _ in batch:
                 self._done.task_done()
             self._wake.set()
+            if not self._hosts:
+                self._quiet.set()  # a run may be over: no need to wait for the next tick
 
     def _commit(self, batch: list[Visit | HostDone]) -> None:
         """Write a batch down. Blocks while disk or database are unwell, and loses nothing meanwhile."""
@@ -398,6 +403,8 @@ class Crawler:
             self._frontier.leave_hosts(conn, {host.host: (host.next_request_at, host.failures) for host in hosts})
             for run_id in {run_id for host in hosts for run_id in host.budget_spent}:
                 self._frontier.drop_queue(conn, run_id, Rejection.BUDGET, now)
+            if any(url.kind is LinkKind.SEED for url in found):
+                self._know_runs(conn)  # a seed that moved widens the scope, and its new place is visited next
         self._remember(found)
         self._remember(refused)
 
@@ -411,6 +418,13 @@ class Crawler:
             self._seen[(url.run_id, urls.urlhash(url.urlkey))] = None
         while len(self._seen) > SEEN_URLS:
             self._seen.popitem(last=False)
+
+
+async def _wait(event: asyncio.Event, at_most_s: float) -> None:
+    # Not asyncio.wait_for: in Python 3.11 it loses a cancellation that comes together with the event.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(at_most_s):
+            await event.wait()
 
 
 def _patiently(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
