@@ -12,7 +12,7 @@ from sqlalchemy.engine import Engine
 
 from crawler import database
 from crawler.archive import captures
-from crawler.archive.archive import Archive
+from crawler.archive.archive import Archive, Severity
 from crawler.crawl import CrawlerSettings, run_crawler
 from crawler.fetcher import FetcherSettings
 from crawler.records import IndexState, RenderMode, RunState, SiteScope, SiteSettings, Strategy
@@ -100,7 +100,7 @@ def test_every_page_is_fetched_once_and_archived_to_the_byte(any_engine: Engine,
         assert capture is not None
         assert capture.index_state is IndexState.WAITING
         assert archive.read(capture.capture_id).body == pages[path].encode()
-    assert not [finding for finding in archive.verify() if finding.is_error]
+    assert not [finding for finding in archive.verify() if finding.severity is Severity.ERROR]
 
 
 def test_a_second_run_visits_every_page_again_and_keeps_only_references(
@@ -231,12 +231,12 @@ def test_a_seed_that_redirects_to_its_www_twin_brings_the_twin_into_the_scope(
 ) -> None:
     site = play(
         NO_ROBOTS,
-        Route("/", status=301, headers=[("Location", "http://www.localhost:{PORT}/")], host="localhost"),
-        Route("/", body=html("/a"), host="www.localhost"),
-        Route("/a", body=html(), host="www.localhost"),
+        Route("/", status=301, headers=[("Location", "http://www.tea.localhost:{PORT}/")], host="tea.localhost"),
+        Route("/", body=html("/a"), host="www.tea.localhost"),
+        Route("/a", body=html(), host="www.tea.localhost"),
     )
-    hosts = (f"localhost:{site.port}", f"www.localhost:{site.port}")
-    settings = SiteSettings(seeds=(f"http://localhost:{site.port}/",), render=RenderMode.NEVER, allow_private=hosts)
+    hosts = (f"tea.localhost:{site.port}", f"www.tea.localhost:{site.port}")
+    settings = SiteSettings(seeds=(f"http://tea.localhost:{site.port}/",), render=RenderMode.NEVER, allow_private=hosts)
     progress = crawl(engine, tmp_path, settings)
     assert (progress.fetched, progress.redirected) == (2, 1)
 
