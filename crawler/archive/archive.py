@@ -19,7 +19,7 @@ from crawler import database
 from crawler.archive import captures, warc
 from crawler.archive.captures import Located
 from crawler.archive.foreign import ForeignPage, read_pages
-from crawler.archive.warc import HttpMessage, WarcRecord, header
+from crawler.archive.warc import HttpMessage, WarcRecord, header, parse_http
 from crawler.archive.writer import MAX_FILE_BYTES, ArchiveWriter, WarcFile
 from crawler.content_coding import decode
 from crawler.errors import ArchiveError, BadUrl, CaptureDamaged, CaptureMissing
@@ -146,16 +146,18 @@ class Archive:
 
     def _page(self, located: Located) -> ArchivedPage:
         capture = located.capture
-        message, record = self._message(located.own)
-        source = message
+        record = self._record(located.own)
+        source = self._payload(located, record)
+        message = parse_http(record.block) if record.block else source
+        return ArchivedPage(capture, message.headers, _checked_body(capture, source), self._dom(located))
+
+    def _payload(self, located: Located, record: WarcRecord) -> HttpMessage:
+        """The response that holds the payload: the capture's own record, or the one that it refers to."""
         if located.payload is not None:
-            source, _ = self._message(located.payload)
-            if capture.status == 304:
-                message = _updated(source, message)
-        elif record.header("WARC-Type") != "response":
-            raise CaptureDamaged(f"capture {capture.capture_id}: its record is a {record.header('WARC-Type')}")
-        body = _checked_body(capture, source)
-        return ArchivedPage(capture, message.headers, body, self._dom(located))
+            return parse_http(self._record(located.payload).block)
+        if record.header("WARC-Type") != "response":
+            raise CaptureDamaged(f"capture {located.capture.capture_id}: its record is no response")
+        return parse_http(record.block)
 
     def _dom(self, located: Located) -> str | None:
         for stored in filter(None, (located.own, located.payload)):
@@ -166,10 +168,9 @@ class Archive:
                 return record.block.decode("utf-8", "replace")
         return None
 
-    def _message(self, stored: StoredRecords) -> tuple[HttpMessage, WarcRecord]:
+    def _record(self, stored: StoredRecords) -> WarcRecord:
         try:
-            record = warc.read_member(self._bytes(stored.warc_path, stored.offset, stored.length))
-            return warc.parse_http(record.block), record
+            return warc.read_member(self._bytes(stored.warc_path, stored.offset, stored.length))
         except CaptureDamaged as exc:
             raise CaptureDamaged(f"{stored.warc_path} at {stored.offset}: {exc}") from exc
 
@@ -219,20 +220,18 @@ class Archive:
             after_id = page[-1].capture.capture_id
 
     def _export_members(self, located: Located, exported: set[int]) -> bytes:
-        own, capture = located.own, located.capture
-        page = self._page(located)
-        message, record = self._message(own)
-        is_resolved = located.payload is not None and capture.revisit_of not in exported
-        if is_resolved and located.payload is not None:
-            source, _ = self._message(located.payload)
-            response = _resolved_member(record, message, source)
+        own = located.own
+        page, record = self._page(located), self._record(own)
+        dom = b""
+        if located.payload is not None and located.capture.revisit_of not in exported:
+            response = _resolved_member(record, self._payload(located, record))
+            if page.dom_html is not None:
+                shared = [(name, record.header(name)) for name in ("WARC-Target-URI", "WARC-Date")]
+                dom = warc.dom_member(page.dom_html, record.header("WARC-Record-ID"), shared)
         else:
             response = self._bytes(own.warc_path, own.offset, own.length)
-        dom = b""
-        if own.dom_offset is not None and own.dom_length is not None:
-            dom = self._bytes(own.warc_path, own.dom_offset, own.dom_length)
-        elif is_resolved and page.dom_html is not None:
-            dom = warc.dom_member(page.dom_html, record.header("WARC-Record-ID"), _target(record))
+            if own.dom_offset is not None and own.dom_length is not None:
+                dom = self._bytes(own.warc_path, own.dom_offset, own.dom_length)
         return response + self._request(own, record) + dom
 
     def _request(self, own: StoredRecords, response: WarcRecord) -> bytes:
@@ -343,28 +342,18 @@ def _checked_body(capture: Capture, source: HttpMessage) -> bytes:
     raise CaptureDamaged("the payload's SHA-256 is not the one of the capture")
 
 
-def _updated(original: HttpMessage, not_modified: HttpMessage) -> HttpMessage:
-    """The headers of a stored response, updated by a 304 (RFC 9111 §3.2)."""
-    newer = {name.lower() for name, _ in not_modified.headers} - {"content-length", "content-encoding", "content-type"}
-    kept = [pair for pair in original.headers if pair[0].lower() not in newer]
-    fresh = [pair for pair in not_modified.headers if pair[0].lower() in newer]
-    return HttpMessage(original.status, original.reason, (*kept, *fresh), original.head, original.body)
-
-
-def _resolved_member(revisit: WarcRecord, message: HttpMessage, source: HttpMessage) -> bytes:
-    """A revisit as the response that it stands for. The payload's own head goes with the payload's coding."""
-    is_304 = revisit.header("WARC-Profile").endswith("server-not-modified")
-    has_same_coding = header(message.headers, "Content-Encoding") == header(source.headers, "Content-Encoding")
-    head = source.head if is_304 or not has_same_coding else message.head
+def _resolved_member(revisit: WarcRecord, source: HttpMessage) -> bytes:
+    """A revisit as the response that it stands for, under the head that tells the payload's coding right."""
+    head = source.head
+    if revisit.block:
+        own = parse_http(revisit.block)
+        if header(own.headers, "Content-Encoding") == header(source.headers, "Content-Encoding"):
+            head = own.head
     dropped = {"warc-type", "warc-profile", "warc-truncated", "content-length"}
     dropped |= {"warc-refers-to-target-uri", "warc-refers-to-date", "warc-payload-digest", "warc-block-digest"}
     headers = [pair for pair in revisit.headers if pair[0].lower() not in dropped]
     digest_header = ("WARC-Payload-Digest", warc.digest_of(source.body))
     return warc.member([("WARC-Type", "response"), *headers, digest_header], head + source.body)
-
-
-def _target(record: WarcRecord) -> list[tuple[str, str]]:
-    return [(name, record.header(name)) for name in ("WARC-Target-URI", "WARC-Date")]
 
 
 def _member_length(fd: int, offset: int) -> int:

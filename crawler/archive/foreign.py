@@ -88,7 +88,7 @@ def _foreign_page(record: Any, block: bytes, max_body_bytes: int) -> ForeignPage
     if record.rec_type not in ("response", "resource", "revisit") or not url.lower().startswith(("http:", "https:")):
         return None
     try:
-        message = parse_http(block) if record.rec_type != "resource" else _resource(record, block)
+        message = _message(record, block)
         fetched_at = iso_date_to_datetime(date).replace(tzinfo=UTC)
     except (CaptureDamaged, ValueError, TypeError):
         return None
@@ -133,6 +133,15 @@ def _joined(chunked: bytes) -> bytes:
     """The chunks of a body in one piece; a body that only says that it is chunked is left as it is."""
     reader = ChunkedDataReader(io.BytesIO(chunked))
     return b"".join(iter(lambda: bytes(reader.read(_PIECE_BYTES)), b""))
+
+
+def _message(record: Any, block: bytes) -> HttpMessage:
+    if record.rec_type == "resource":
+        return _resource(record, block)
+    if record.rec_type == "revisit" and not block:
+        head = b"HTTP/1.1 304 Not Modified\r\n\r\n"
+        return HttpMessage(304, "Not Modified", (), head, b"")
+    return parse_http(block)
 
 
 def _resource(record: Any, block: bytes) -> HttpMessage:

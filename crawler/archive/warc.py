@@ -5,8 +5,8 @@ What is written, so that standard tools read it:
   header becomes `X-Orig-Transfer-Encoding`; a Content-Length that is not the body's becomes
   `X-Orig-Content-Length`, and a Content-Encoding that was undone already (by the browser) `X-Orig-Content-Encoding`;
   a status line of HTTP/2 or of no HTTP is written as HTTP/1.1.
-- `revisit` in its place where the payload is that of an earlier capture: the head alone, profile
-  server-not-modified for a 304, else identical-payload-digest.
+- `revisit` in its place where the payload is that of an earlier capture: with profile identical-payload-digest the
+  head alone; with server-not-modified (a 304) nothing, or replay servers would answer 304 to who never asked.
 - `request`: the head as sent.
 - `conversion`: the rendered DOM as UTF-8, referring to the response.
 
@@ -220,7 +220,7 @@ def _revisit(page: FetchedPage, original: Original) -> WarcRecord:
     ]
     if not is_304:
         headers.append(("WARC-Payload-Digest", digest_of(page.wire_body)))
-    return WarcRecord(tuple(headers), _standard_head(page))
+    return WarcRecord(tuple(headers), b"" if is_304 else _standard_head(page))
 
 
 def _request_member(page: FetchedPage, response_id: str, shared: Headers) -> bytes:

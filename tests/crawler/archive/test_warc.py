@@ -73,6 +73,7 @@ def test_a_payload_that_is_known_becomes_a_reference() -> None:
     assert parse_http(record.block).body == b""
     not_modified = read_member(page_members(make_page(status=304, body=b""), ORIGINAL).response)
     assert not_modified.header("WARC-Profile").endswith("/revisit/server-not-modified")
+    assert not_modified.block == b""
 
 
 def test_a_head_is_read_whatever_its_line_ends_and_folds() -> None:
