@@ -186,6 +186,11 @@ def kept_port(settings: Settings, name: str) -> int:
     return port
 
 
+def web_port(settings: Settings) -> int:
+    """The portal's port: the one in the settings, or one that is chosen once."""
+    return settings.web_port or kept_port(settings, "web")
+
+
 def kept_secret(settings: Settings, name: str) -> str:
     """A password or key of this stack: made up at its first use, kept in a file that only the owner can read."""
     return str(_keep(settings.home / SECRETS_FILE, name, lambda _taken: secrets.token_urlsafe(32), mode=0o600))

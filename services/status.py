@@ -1,0 +1,139 @@
+"""What `plumbline status` shows: which parts run, and how the crawls go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from crawler.errors import DatabaseError
+from services import control, stack
+from services.config import Settings
+from services.elastic import Elastic, ElasticUser, credentials
+from services.errors import ServiceError
+from services.node import LocalNode
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of the stack: up or not, and a word on it."""
+
+    name: str
+    is_up: bool
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteStatus:
+    """One site's newest run."""
+
+    key: str
+    state: str
+    fetched: int
+    unchanged: int
+    failed: int
+    queued: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The stack as it is."""
+
+    home: str
+    parts: tuple[Part, ...]
+    sites: tuple[SiteStatus, ...]
+    pages: int | None
+    """In the index; None while Elasticsearch does not answer."""
+    portal: str | None
+    """The search page's address, while it is served."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The `status` form of the program's JSON."""
+        return {
+            "home": self.home,
+            "portal": self.portal,
+            "pages": self.pages,
+            "parts": [{"name": part.name, "up": part.is_up, "note": part.note} for part in self.parts],
+            "sites": [
+                {
+                    "key": site.key,
+                    "state": site.state,
+                    "fetched": site.fetched,
+                    "unchanged": site.unchanged,
+                    "failed": site.failed,
+                    "queued": site.queued,
+                    "waiting": site.waiting,
+                }
+                for site in self.sites
+            ],
+        }
+
+    def to_text(self) -> str:
+        lines = [f"home: {self.home}"]
+        lines += [f"{part.name:<14} {'up' if part.is_up else 'down':<5} {part.note}".rstrip() for part in self.parts]
+        if self.portal:
+            lines.append(f"search page: {self.portal}")
+        if self.pages is not None:
+            lines.append(f"pages in the index: {self.pages}")
+        for site in self.sites:
+            lines.append(
+                f"{site.key}: {site.state}; {site.fetched} fetched, {site.unchanged} unchanged, {site.failed} failed,"
+                f" {site.queued} to visit, {site.waiting} to index"
+            )
+        return "".join(f"{line}\n" for line in lines)
+
+
+def read_status(settings: Settings) -> Status:
+    """Look at everything; a part that is away is shown so, never an error."""
+    state = stack.read_state(settings)
+    is_up = state is not None and state.is_up
+    pages, search = _elasticsearch(settings)
+    sites, database = _sites(settings)
+    parts = [search, database, *_processes(state if is_up else None)]
+    portal = stack.portal_address(settings) if is_up else None
+    return Status(str(settings.home), tuple(parts), sites, pages, portal)
+
+
+def _elasticsearch(settings: Settings) -> tuple[int | None, Part]:
+    name = "elasticsearch"
+    if not settings.elasticsearch_url and LocalNode(settings).process() is None:
+        return None, Part(name, False)
+    reader = credentials(settings, ElasticUser.READER)
+    try:
+        with Elastic(reader, settings.index_prefix) as elastic:
+            return elastic.count(), Part(name, True, reader.url)
+    except ServiceError as exc:
+        return None, Part(name, False, str(exc))
+
+
+def _sites(settings: Settings) -> tuple[tuple[SiteStatus, ...], Part]:
+    url = settings.effective_database_url
+    if url.startswith("sqlite") and not (settings.home / "crawl.db").exists() and not settings.database_url:
+        return (), Part("database", False, "not made yet")
+    try:
+        with stack.opened_database(settings) as engine:
+            runs = control.latest_runs(engine)
+            sites = tuple(_site(site, runs.get(site.site_id)) for site in control.list_sites(engine))
+    except DatabaseError as exc:
+        return (), Part("database", False, str(exc))
+    return sites, Part("database", True)
+
+
+def _site(site: control.Site, run: control.RunProgress | None) -> SiteStatus:
+    if run is None:
+        return SiteStatus(site.key, "never crawled", 0, 0, 0, 0, 0)
+    return SiteStatus(
+        site.key, run.state, run.fetched, run.unchanged, run.errors_total + run.gone, run.queued, run.waiting
+    )
+
+
+def _processes(state: stack.StackState | None) -> list[Part]:
+    if state is None:
+        return [Part(name.value, False) for name in stack.CHILDREN]
+    names = dict.fromkeys([*(name.value for name in stack.CHILDREN), *state.children])
+    parts = []
+    for name in names:
+        mark = state.children.get(name)
+        is_up = mark is not None and mark.process() is not None
+        parts.append(Part(name, is_up, state.failing.get(name, f"pid {mark.pid}" if mark and is_up else "")))
+    return parts
