@@ -279,6 +279,7 @@ def test_the_address_that_was_checked_is_the_one_that_is_used(play: Play) -> Non
 def test_curl_opens_no_socket_to_an_address_that_was_not_checked(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     site = play(Route("/*"))
     monkeypatch.setattr(Resolver, "resolve_known", lambda *_: ("203.0.113.7",))
+    monkeypatch.setattr("crawler.fetcher._pin", lambda *_: [])
     error = failure(site)
     assert error.kind is FetchErrorKind.CONNECT
     assert site.connections == 0
