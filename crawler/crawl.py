@@ -27,7 +27,7 @@ from typing import Any, ParamSpec, TypeVar
 import structlog
 import tenacity
 
-from crawler import database, politeness, urls
+from crawler import database, fingerprint, politeness, urls
 from crawler.addresses import Resolver
 from crawler.archive import captures
 from crawler.archive.writer import ArchiveWriter
@@ -502,7 +502,8 @@ def _new_capture(visit: Visit, page: FetchedPage, stored: StoredRecords, origina
         captured_at=page.fetched_at,
         status=page.status,
         content_type=page.header("Content-Type") or "",
-        digest=visit.digest,
+        # A 304 whose original was deleted meanwhile stands for nothing but itself.
+        digest=fingerprint.digest(page.body) if page.status == 304 and original is None else visit.digest,
         size_bytes=len(page.body),
         faults=page.faults,
         stored=stored,
