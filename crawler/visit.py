@@ -317,12 +317,16 @@ def _is_indexable(page: FetchedPage) -> bool:
 
 def _read_links(page: FetchedPage) -> PageLinks | None:
     """One pass over the HTML that counts: the rendered one if there is one."""
-    if page.rendered is not None:
-        return links.read_links(page.rendered.html, page.rendered.final_url, "utf-8")
     if page.status != 200 or not _is_html(page):
         return None
     decoded = charset.decode(page.body, page.header("Content-Type") or "")
-    return links.read_links(decoded.text, page.url, decoded.charset)
+    if page.rendered is None:
+        return links.read_links(decoded.text, page.url, decoded.charset)
+    # Queries are written in the charset that the document came in, rendered or not.
+    found = links.read_links(page.rendered.html, page.rendered.final_url, decoded.charset)
+    if page.rendered.leads_to is None:
+        return found
+    return replace(found, links=(*found.links, Link(page.rendered.leads_to, kind=LinkKind.REFRESH)))
 
 
 def _crawl_url(claim: Claim, link: Link, site: Site) -> CrawlUrl:
