@@ -10,13 +10,14 @@ from pathlib import Path
 import structlog
 from flask import Flask, Response, make_response, render_template, request, url_for
 from flask_babel import gettext as _
+from flask_wtf.csrf import CSRFError
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as BaseResponse
 
 from crawler.errors import DatabaseError
 from services.config import Settings, load_settings
 from services.errors import NotFound, SearchUnavailable
-from web import admin, api, formats, health, language, search, security, snapshot
+from web import admin, api, compression, formats, health, language, search, security, snapshot
 from web.admin import sessions
 from web.backends import Backends, backends
 
@@ -33,6 +34,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     app.jinja_options["autoescape"] = True
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.extensions["plumbline"] = Backends(settings)
+    compression.init_app(app)
     security.init_app(app, settings)
     language.init_app(app)
     sessions.init_app(app)
@@ -71,6 +73,8 @@ def _register_errors(app: Flask) -> None:
 def _answer_http_error(error: HTTPException) -> BaseResponse:
     if error.response is not None or error.code is None or error.code < 400:
         return error.get_response(request.environ)  # A redirect, or an answer that somebody made on purpose.
+    if isinstance(error, CSRFError):
+        return _message(400, _("This form is no longer valid"), _("Please go back, load the page again, and retry."))
     heading, sentence = _words_for(error.code)
     is_ours = error.description and error.description != type(error).description
     response = _message(error.code, heading, str(error.description) if is_ours else sentence)

@@ -49,6 +49,13 @@ class Backends:
                 return self._portal[1] if self._portal else control.PortalSettings()
         return self._portal[1]
 
+    def close(self) -> None:
+        """Close what was opened."""
+        if "engine" in self.__dict__:
+            self.engine.dispose()
+        if "elastic" in self.__dict__:
+            self.elastic.close()
+
     def sites(self) -> list[control.Site]:
         """The sites of the filters."""
         return control.list_sites(self.engine)

@@ -17,11 +17,12 @@ from flask import Blueprint, Flask, abort, redirect, request
 from flask_babel import Babel, Domain, get_locale
 from werkzeug.wrappers import Response
 
+from web.backends import backends
 from web.links import local_path
 
 CATALOGS = Path(__file__).parent / "translations"
 LANGUAGES = {"zh": "中文", "en": "English"}
-"""The languages of the pages, each by its own name; the first is taken when a reader's browser names none of them."""
+"""The languages that the pages can be had in, each by its own name. The portal's settings say which it offers."""
 
 LANGUAGE_COOKIE = "plumbline_language"
 _A_YEAR_S = 365 * 24 * 3600
@@ -43,15 +44,21 @@ def init_app(app: Flask) -> None:
     """Let an application speak the reader's language."""
     _SourceBabel(app, default_locale="en", locale_selector=chosen_language)
     app.register_blueprint(blueprint)
-    app.jinja_env.globals.update(language=language_tag, languages=LANGUAGES)
+    app.jinja_env.globals.update(language=language_tag, languages=offered_languages)
+
+
+def offered_languages() -> dict[str, str]:
+    """The portal's languages by code, the one for readers of none of them first."""
+    return {code: LANGUAGES[code] for code in backends().portal().languages}
 
 
 def chosen_language() -> str:
     """The reader's own choice, else the best of what the browser accepts."""
+    offered = offered_languages()
     chosen = request.cookies.get(LANGUAGE_COOKIE, "")
-    if chosen in LANGUAGES:
+    if chosen in offered:
         return chosen
-    return request.accept_languages.best_match(LANGUAGES) or next(iter(LANGUAGES))
+    return request.accept_languages.best_match(offered) or next(iter(offered))
 
 
 def language_tag() -> str:

@@ -90,6 +90,7 @@ _MAX_NESTING = 4000
 
 _TAG = re.compile(r"<(/?)([a-z][a-z0-9-]*)", re.IGNORECASE)
 _ENDED_BY_NEXT = _names("p li dd dt tr td th thead tbody tfoot option optgroup colgroup rp rt html head body")
+_NOSCRIPT = re.compile(r"<noscript\b[^>]*>.*?</noscript\s*>", re.IGNORECASE | re.DOTALL)
 _INVISIBLE = re.compile(r"<(script|style|title|template)\b.*?</\1\s*>|<!--.*?-->", re.IGNORECASE | re.DOTALL)
 _ANY_TAG = re.compile(r"</?[a-z!][^>]*>?", re.IGNORECASE)
 
@@ -99,11 +100,14 @@ def safe_html(html: str, url: str, marker: WordMarker, *, rendered: bool = False
 
     `rendered`: `html` is a DOM in which the page's scripts have run, so that its noscript parts are not meant.
     """
+    if rendered:
+        # Written by a browser with scripts on, to which a noscript part is one piece of raw text.
+        html = _NOSCRIPT.sub("", html)
     if _nests_absurdly(html):
         return safe_text(_bare_text(html), marker)
     tree = LexborHTMLParser(html)
     base = tree.css_first("base[href]")
-    copy = _Copy(marker, _joined(url, base.attributes.get("href") if base is not None else None), rendered)
+    copy = _Copy(marker, _joined(url, base.attributes.get("href") if base is not None else None))
     if tree.root is not None:
         copy.walk(tree.root)
     return copy.document()
@@ -136,10 +140,9 @@ def _bare_text(html: str) -> str:
 class _Copy:
     """Writes the allowed part of a tree; walks without recursion, since pages nest as deep as they like."""
 
-    def __init__(self, marker: WordMarker, base_url: str, rendered: bool) -> None:
+    def __init__(self, marker: WordMarker, base_url: str) -> None:
         self._marker = marker
         self._base_url = base_url
-        self._rendered = rendered
         self._out: list[str] = []
         self._line: list[int] = []
         """Where in `_out` the texts of the current line of text stand, as long as it goes on."""
@@ -185,7 +188,7 @@ class _Copy:
             return None
         if tag in ("html", "body", "head"):
             return self._note_page_part(tag, node)
-        if tag in _DROPPED or tag.startswith("-") or (tag == "noscript" and self._rendered):
+        if tag in _DROPPED or tag.startswith("-"):
             self._note_dropped(tag, node)
             return None
         tag = _WRITTEN_AS.get(tag, tag)

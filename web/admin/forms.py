@@ -44,7 +44,7 @@ class LinesField(TextAreaField):  # type: ignore[misc]
 class SignInForm(FlaskForm):  # type: ignore[misc]
     """Name and password."""
 
-    name = StringField(_l("Name"), [InputRequired(_l("Please enter your name.")), Length(max=200)])
+    name = StringField(_l("User name"), [InputRequired(_l("Please enter your user name.")), Length(max=200)])
     password = PasswordField(_l("Password"), [InputRequired(_l("Please enter your password.")), Length(max=1000)])
 
 
