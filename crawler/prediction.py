@@ -1,8 +1,8 @@
 """How likely a link leads to a page of the topic, before it is fetched; learned while the run goes on.
 
-A logistic regression over hashed terms of the anchor, its surroundings and the URL, and over a few numbers: what topic and
-classifier say of those texts, how relevant the page is that holds the link, what it inherited from the pages before it, and
-how often the parent, the URL's folder and its host have kept their promise so far. The numbers' weights begin at
+A logistic regression over hashed terms of the anchor, its surroundings and the URL, and over a few numbers: what topic
+and classifier say of those texts, how relevant the page is that holds the link, what it inherited from the pages before
+it, and how often the parent, the URL's folder and its host have kept their promise so far. The numbers' weights begin at
 values that make sense without any learning; every fetched page moves them and teaches the terms (AdaGrad).
 
 Deterministic, of bounded memory, and one pass of array operations a page: some microseconds a link.
@@ -46,16 +46,16 @@ MAX_LOGIT: Final = 3.0
 
 _STATE_VERSION: Final = 1
 _PAGINATION: Final = re.compile(
-    r"\W*(?:\d{1,4}|上一?页|下一?页|前一?页|后一?页|上一頁|下一頁|首页|尾页|末页|第\s*\d+\s*[页頁]|next(?: page)?|prev(?:ious)?(?: page)?"
+    r"\W*(?:\d{1,4}|[上下前后後]一?[页頁]|[首尾末][页頁]|第\s*\d+\s*[页頁]|next(?: page)?|prev(?:ious)?(?: page)?"
     r"|first|last|older|newer|page \d+)\W*",
     re.IGNORECASE,
 )
 _NAVIGATION: Final = re.compile(
-    r"\W*(?:首页|主页|首頁|主頁|目录|目錄|索引|登录|登錄|注册|註冊|关于我们|联系我们|帮助|網站地圖|网站地图|返回|更多|home|index|contents|login|log in"
-    r"|sign in|sign up|register|about(?: us)?|contact(?: us)?|help|sitemap|terms|privacy(?: policy)?|up|more|back)\W*",
+    r"\W*(?:主[页頁]|目[录錄]|索引|登[录錄]|[注註][册冊]|[关關][于於]我[们們]|[联聯][系繫]我[们們]|[帮幫]助|[网網]站地[图圖]|返回"
+    r"|home|index|contents|log ?in|sign (?:in|up)|register|about(?: us)?|contact(?: us)?|help|site ?map|terms"
+    r"|privacy(?: policy)?|up|back)\W*",
     re.IGNORECASE,
 )
-_DIGITS: Final = re.compile(r"\d+")
 
 # The numbers of a link, and the weight that each begins with.
 _PRIOR: Final[Sequence[tuple[str, float]]] = (
@@ -295,7 +295,7 @@ def _url_words(link: Link) -> str:
 
 
 def _families(url: str) -> tuple[str, str]:
-    """The URL's folder (numbers in it taken as one) and its host."""
+    """The URL's folder and its host."""
     host, _, path = url.partition("//")[2].partition("/")
     folder = path.partition("?")[0].rpartition("/")[0]
     return f"f {host}/{folder}", f"h {host}"

@@ -38,7 +38,7 @@ HALF_SHARE: Final = 0.12
 """… but no less than this share of all weights: of a hundred words, any page has some (measured on proposed words)."""
 HALF_STRENGTH: Final = 1.0
 """The sum of weights in an anchor that is worth a half."""
-MAX_SPELLINGS: Final = 12
+MAX_SPELLINGS: Final = 64
 
 
 class Relevance:
@@ -157,7 +157,7 @@ class GuideWords:
 
 
 def spellings(phrase: str) -> tuple[str, ...]:
-    """A folded phrase as texts may have it: simplified, traditional (in every reading, a dozen at most), full-width."""
+    """A folded phrase as texts may have it: simplified, traditional (in every reading, some dozens at most), full-width."""
     forms = [(character, *han.traditional_forms(character)) for character in phrase]
     written = ("".join(form) for form in itertools.product(*forms))
     wide = "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in phrase)
