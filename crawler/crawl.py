@@ -201,7 +201,7 @@ class Crawler:
         self._done: asyncio.Queue[Visit | HostDone] = asyncio.Queue(COMMIT_BACKLOG)
         self._wake = asyncio.Event()
         self._quiet = asyncio.Event()
-        self._seen: OrderedDict[tuple[int, bytes], None] = OrderedDict()
+        self._seen: OrderedDict[tuple[type, int, bytes], None] = OrderedDict()
         self._visits = 0
 
     async def run(self, stop: asyncio.Event, on_tick: Callable[[dict[str, int]], None]) -> None:
@@ -392,6 +392,9 @@ class Crawler:
         found = self._fresh(url for visit in visits for url in visit.found)
         refused = self._fresh(url for visit in visits for url in visit.rejected)
         with database.write(self._engine) as conn:
+            # Of a lost claim, or of a site that was deleted meanwhile, nothing is written down.
+            current = self._frontier.current(conn, [capture.claim for capture in kept.values()])
+            kept = {position: capture for position, capture in kept.items() if capture.claim.url_id in current}
             ids = captures.insert(conn, list(kept.values()), self._settings.worker)
             capture_ids = dict(zip(kept, ids, strict=True))
             self._frontier.add(conn, found, now)
@@ -410,12 +413,12 @@ class Crawler:
 
     def _fresh(self, found: Iterable[U]) -> list[U]:
         """Those that this worker has not yet written down in their run, each once."""
-        fresh = {(url.run_id, urls.urlhash(url.urlkey)): url for url in found}
+        fresh = {_seen_key(url): url for url in found}
         return [url for key, url in fresh.items() if key not in self._seen]
 
     def _remember(self, written: Sequence[CrawlUrl | RejectedUrl]) -> None:
         for url in written:
-            self._seen[(url.run_id, urls.urlhash(url.urlkey))] = None
+            self._seen[_seen_key(url)] = None
         while len(self._seen) > SEEN_URLS:
             self._seen.popitem(last=False)
 
@@ -425,6 +428,11 @@ async def _wait(event: asyncio.Event, at_most_s: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(at_most_s):
             await event.wait()
+
+
+def _seen_key(url: CrawlUrl | RejectedUrl) -> tuple[type, int, bytes]:
+    """Found and refused apart: what one page may not lead to, another one may."""
+    return type(url), url.run_id, urls.urlhash(url.urlkey)
 
 
 def _patiently(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

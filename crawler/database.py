@@ -98,6 +98,7 @@ _Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def _id_column() -> sa.Column[int]:
+    """Tables that have it say sqlite_autoincrement too: an id is never given to another row after a deletion."""
     return sa.Column("id", _Id, primary_key=True, autoincrement=True)
 
 
@@ -110,6 +111,7 @@ sites = sa.Table(
     sa.Column("needs_browser", sa.Boolean, nullable=True, comment="learned by render = auto; NULL: not known yet"),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
+    sqlite_autoincrement=True,
 )
 
 runs = sa.Table(
@@ -137,6 +139,7 @@ runs = sa.Table(
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("started_at", UtcTime, nullable=True),
     sa.Column("finished_at", UtcTime, nullable=True),
+    sqlite_autoincrement=True,
 )
 # Never two runs of one site at once, whoever starts them: the database itself refuses the second.
 sa.Index(
@@ -211,6 +214,7 @@ hosts = sa.Table(
     ),
     sa.Column("robots_status", sa.Integer, nullable=True, comment="HTTP status of the last answer, 0: no answer"),
     sa.Column("robots_expires_at", UtcTime, nullable=True),
+    sqlite_autoincrement=True,
 )
 sa.Index(
     "ix_hosts_ready",
@@ -268,6 +272,7 @@ urls = sa.Table(
     sa.Column("last_modified", sa.Text, nullable=True),
     sa.Column("digest", sa.Text, nullable=True),
     sa.Column("capture_id", _Id, nullable=True, comment="the last good capture"),
+    sqlite_autoincrement=True,
 )
 # The frontier itself: only what is queued, best first within a run and a host. next_visit_at and queue_state stand
 # at the end so that what waits to be tried again is passed over without reading its row.
@@ -316,6 +321,7 @@ warc_files = sa.Table(
     sa.Column("path", sa.Text, nullable=False, unique=True, comment="relative to the archive folder"),
     sa.Column("writer", sa.Text, nullable=False, comment="the worker that writes or wrote it"),
     sa.Column("created_at", UtcTime, nullable=False),
+    sqlite_autoincrement=True,
 )
 
 captures = sa.Table(
@@ -356,6 +362,7 @@ captures = sa.Table(
     sa.Column("index_tries", sa.Integer, nullable=False, default=0, server_default="0"),
     sa.Column("index_owner", sa.Text, nullable=True),
     sa.Column("index_not_before", UtcTime, nullable=True, comment="lease end, or when to try again; NULL: at once"),
+    sqlite_autoincrement=True,
 )
 sa.Index("ix_captures_url", captures.c.url_id, captures.c.id)
 sa.Index("ix_captures_run", captures.c.run_id, captures.c.index_state)
@@ -384,6 +391,7 @@ schedules = sa.Table(
     sa.Column("enabled", sa.Boolean, nullable=False),
     sa.Column("next_due_at", UtcTime, nullable=True),
     sa.Column("last_run_at", UtcTime, nullable=True),
+    sqlite_autoincrement=True,
 )
 
 leases = sa.Table(
@@ -414,6 +422,7 @@ users = sa.Table(
     sa.Column("role", sa.Text, nullable=False, comment="owner or editor"),
     sa.Column("session_key", sa.Text, nullable=False, comment="changed to end all sessions"),
     sa.Column("created_at", UtcTime, nullable=False),
+    sqlite_autoincrement=True,
 )
 
 sign_in_tries = sa.Table(

@@ -60,6 +60,11 @@ T = TypeVar("T")
 
 CHUNK = 500
 """Rows asked for by one IN list; SQLite's and PostgreSQL's limits are far beyond."""
+REFUSALS_KEPT_RUNS = 2
+"""Runs of a site whose refused URLs are kept one by one; of older ones only the counts are."""
+OLD_RUNS_LOOKED_AT = 10
+FORGET_CHUNK = 5_000
+"""Refused URLs of old runs deleted at one call of `settle_runs`."""
 REQUEUE_CHUNK = 20_000
 """Known URLs queued again, or dropped, by one call: some tenths of a second of the write lock."""
 SHARDS = 16
@@ -212,8 +217,17 @@ class Frontier:
         return claims
 
     def renew(self, conn: Connection, now: datetime, lease_s: float) -> frozenset[str]:
-        """Prolong all leases of this worker; the hosts it still holds (others may have been taken over)."""
+        """Prolong all leases of this worker; the hosts it still holds (others may have been taken over).
+
+        Leases of others that end later than any lease could were made before the clock was set back: they are
+        shortened, so that a killed worker's hosts do not wait for the old time to come again.
+        """
         until = now + timedelta(seconds=lease_s)
+        conn.execute(
+            sa.update(hosts)
+            .where(hosts.c.lease_owner.is_not(None), hosts.c.lease_until > now + timedelta(seconds=2 * lease_s))
+            .values(lease_until=until, ready_at=until)
+        )
         held = conn.execute(
             sa.update(hosts)
             .where(hosts.c.lease_owner == self.worker)
@@ -370,6 +384,7 @@ class Frontier:
         ).all()
         ended = []
         for run in alive:
+            _forget_refusals(conn, run)
             state = self._settled(conn, run, now)
             if state is not None:
                 ended.append((run.id, state))
@@ -444,7 +459,11 @@ class Frontier:
         run_ids = {target.run_id for target in wanted.values()}
         ended = RunState.FINISHED.value
         is_open = set(
-            conn.execute(sa.select(runs.c.id).where(runs.c.id.in_(sorted(run_ids)), runs.c.state != ended)).scalars()
+            conn.execute(
+                sa.select(runs.c.id)
+                .where(runs.c.id.in_(sorted(run_ids)), runs.c.state != ended)
+                .with_for_update(read=True, key_share=True)
+            ).scalars()
         )
         if run_ids <= is_open:
             return wanted
@@ -894,9 +913,11 @@ def _outcome_row(outcome: CrawlOutcome, now: datetime) -> dict[str, Any]:
 
 
 def _existing_runs(conn: Connection, run_ids: set[int]) -> set[int]:
+    """Those runs that are there, and stay so until the transaction ends (their site may be deleted meanwhile)."""
     if not run_ids:
         return set()
-    return set(conn.execute(sa.select(runs.c.id).where(runs.c.id.in_(sorted(run_ids)))).scalars())
+    wanted = runs.c.id.in_(sorted(run_ids))
+    return set(conn.execute(sa.select(runs.c.id).where(wanted).with_for_update(read=True, key_share=True)).scalars())
 
 
 def _host_ids(conn: Connection, names: set[str]) -> dict[str, int]:
@@ -1033,6 +1054,25 @@ def _pages(conn: Connection, run_ids: list[int]) -> dict[int, int]:
         .group_by(run_counts.c.run_id)
     )
     return {row.run_id: int(row.n) for row in rows}
+
+
+def _forget_refusals(conn: Connection, run: Any) -> None:
+    """Delete some of the refused URLs of runs that are no longer looked at."""
+    recent = (
+        sa.select(runs.c.id)
+        .where(runs.c.site_id == run.site_id, runs.c.id < run.id)
+        .order_by(runs.c.id.desc())
+        .limit(REFUSALS_KEPT_RUNS - 1 + OLD_RUNS_LOOKED_AT)
+    )
+    for old_id in list(conn.execute(recent).scalars())[REFUSALS_KEPT_RUNS - 1 :]:
+        hashes = conn.execute(
+            sa.select(rejections.c.urlhash).where(rejections.c.run_id == old_id).limit(FORGET_CHUNK)
+        ).scalars()
+        chunks = list(_chunks(list(hashes)))
+        for chunk in chunks:
+            conn.execute(_UNREJECT, {"run_id": old_id, "hashes": chunk})
+        if chunks:
+            return
 
 
 def _is_any(conn: Connection, statement: sa.Select[Any], run_id: int, now: datetime) -> bool:

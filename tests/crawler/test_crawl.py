@@ -163,6 +163,33 @@ def test_a_run_that_is_stopped_asks_for_nothing_more(engine: Engine, tmp_path: P
     assert len(site.targets) - stopped_at[0] < 12
 
 
+def test_a_link_refused_on_one_page_is_followed_from_another(engine: Engine, tmp_path: Path, play: Play) -> None:
+    nofollow = html("/a") + '<a rel="nofollow" href="/x">x</a>'
+    site = play(NO_ROBOTS, Route("/", body=nofollow), Route("/a", body=html("/x")), Route("/x", body=html()))
+    progress = crawl(engine, tmp_path, settings_of(site))
+    assert site.targets.count("/x") == 1
+    assert (progress.fetched, progress.rejected) == (3, {})
+
+
+def test_a_site_that_is_deleted_while_it_is_crawled_does_not_end_the_crawler(
+    any_engine: Engine, tmp_path: Path, play: Play
+) -> None:
+    doomed = play(NO_ROBOTS, Route("/", body=html("/a", "/b")), Route("/*", body=html("/c"), hang_s=0.2))
+    other = play(NO_ROBOTS, Route("/", body=html()))
+    start(any_engine, settings_of(doomed))
+    later: list[int] = []
+
+    def is_other_crawled() -> bool:
+        if "/a" in doomed.targets and not later:
+            control.delete_site(any_engine, 1)
+            later.append(start(any_engine, settings_of(other)))
+        return bool(later) and state_of(any_engine, later[0]) is RunState.FINISHED
+
+    asyncio.run(crawl_until(any_engine, tmp_path, is_other_crawled))
+    assert control.progress(any_engine, later[0]).fetched == 1
+    assert "/c" not in doomed.targets
+
+
 def test_the_page_budget_is_kept_and_its_rest_is_counted(engine: Engine, tmp_path: Path, play: Play) -> None:
     site = play(NO_ROBOTS, Route("/", body=html(*(f"/{n}" for n in range(40)))), Route("/*", body=html()))
     progress = crawl(engine, tmp_path, replace(settings_of(site), scope=SiteScope(max_pages=10)))

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import random
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -377,6 +379,18 @@ def test_a_renewed_lease_does_not_expire(crawl: Crawl) -> None:
     assert crawl.claim(worker=Frontier("worker-2")) == []
 
 
+def test_a_lease_made_before_the_clock_was_set_back_ends_all_the_same(crawl: Crawl) -> None:
+    crawl.add("/1")
+    crawl.now += timedelta(days=1)
+    crawl.claim(worker=Frontier("killed"))
+    crawl.now -= timedelta(days=1)
+    for _ in range(2):
+        with database.write(crawl.engine) as conn:
+            crawl.worker.renew(conn, crawl.now, LEASE_S)
+        crawl.now += timedelta(seconds=20)
+    assert paths(crawl.claim()) == ["/1"]
+
+
 def test_an_outcome_of_a_lost_claim_changes_nothing(crawl: Crawl) -> None:
     crawl.add("/1")
     (lost,) = crawl.claim()
@@ -458,6 +472,21 @@ def test_two_processes_never_have_one_host_and_visit_each_url_once(crawl: Crawl,
     for of_host in held.values():
         in_order = sorted(of_host)
         assert all(first[1] <= second[0] for first, second in itertools.pairwise(in_order))
+
+
+def test_processes_that_find_the_same_urls_at_once_count_each_once(crawl: Crawl, database_url: str) -> None:
+    crawl.engine.dispose()
+    processes = multiprocessing.get_context("fork")
+    added: Any = processes.Queue()
+    workers = [processes.Process(target=_find, args=(database_url, seed, crawl, added)) for seed in range(3)]
+    for worker in workers:
+        worker.start()
+    counts = [added.get(timeout=60) for _ in workers]
+    for worker in workers:
+        worker.join(60)
+    added.close()
+    assert sum(counts) == 200
+    assert crawl.counts()["queued"] == 200
 
 
 # What comes back.
@@ -671,6 +700,25 @@ def test_a_run_over_its_budget_gives_out_nothing_and_refuses_the_rest(
     assert crawl.counts() == {"queued": 11, "left": 11, "fetched": 2, "rejected:budget": 9}
 
 
+def test_refused_urls_are_kept_of_the_last_two_runs_and_counted_for_ever(
+    crawl: Crawl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frontier, "FORGET_CHUNK", 2)
+    run_ids = []
+    for _ in range(4):
+        crawl.start("/")
+        run_ids.append(crawl.run_id)
+        for n in range(3):
+            crawl.reject(f"/out{n}", Rejection.SCOPE)
+        for _ in range(4):
+            crawl.settle()
+        assert crawl.counts()["rejected:scope"] == 3
+    with database.read(crawl.engine) as conn:
+        kept = conn.execute(sa.select(rejections.c.run_id, sa.func.count()).group_by(rejections.c.run_id))
+        assert dict(kept.all()) == dict.fromkeys(run_ids[-2:], 3)
+        assert frontier.totals(conn, run_ids[0])["rejected:scope"] == 3
+
+
 def test_robots_files_are_kept_with_their_host(crawl: Crawl) -> None:
     robots_file = RobotsFile("new.cn:80", 200, b"User-agent: *", NOW + timedelta(days=1))
     with database.write(crawl.engine) as conn:
@@ -757,8 +805,6 @@ def _insert_run(conn: Connection, site_id: int, state: str = "queued") -> int:
 
 def _work(url: str, name: str, now: datetime, spans: Any) -> None:
     """Claim, visit and leave hosts until nothing is left, noting when each host was held."""
-    import time
-
     engine = database.open_database(url)
     worker = Frontier(name)
     noted: list[tuple[str, float, float, list[str]]] = []
@@ -775,4 +821,19 @@ def _work(url: str, name: str, now: datetime, spans: Any) -> None:
             worker.leave_hosts(conn, dict.fromkeys(names, (now, 0)))
         noted += [(h, begin, end, [c.target.url for c in claims if c.target.host == h]) for h in names]
     spans.put(noted)
+    engine.dispose()
+
+
+def _find(url: str, seed: int, crawl: Crawl, added: Any) -> None:
+    """Find the same 200 URLs in an order of one's own."""
+    engine = database.open_database(url)
+    found = [crawl.url(f"/{n}", f"h{n % 7}.cn:80") for n in range(200)]
+    chance = random.Random(seed)
+    n = 0
+    for _ in range(8):
+        with database.write(engine) as conn:
+            n += Frontier(f"w{seed}").add(conn, chance.sample(found, 100), NOW)
+    with database.write(engine) as conn:
+        n += Frontier(f"w{seed}").add(conn, found, NOW)
+    added.put(n)
     engine.dispose()

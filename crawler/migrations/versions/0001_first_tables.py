@@ -26,6 +26,7 @@ def upgrade() -> None:
         sa.Column("robots_expires_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("id", name="pk_hosts"),
         sa.UniqueConstraint("host", name="uq_hosts_host"),
+        sqlite_autoincrement=True,
     )
     op.create_index(
         "ix_hosts_leased",
@@ -73,6 +74,7 @@ def upgrade() -> None:
         sa.Column("updated_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_sites"),
         sa.UniqueConstraint("key", name="uq_sites_key"),
+        sqlite_autoincrement=True,
     )
     op.create_table(
         "users",
@@ -84,6 +86,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_users"),
         sa.UniqueConstraint("name", name="uq_users_name"),
+        sqlite_autoincrement=True,
     )
     op.create_table(
         "warc_files",
@@ -93,6 +96,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_warc_files"),
         sa.UniqueConstraint("path", name="uq_warc_files_path"),
+        sqlite_autoincrement=True,
     )
     op.create_table(
         "workers",
@@ -118,6 +122,7 @@ def upgrade() -> None:
         sa.Column("finished_at", sa.Double(), nullable=True),
         sa.ForeignKeyConstraint(["site_id"], ["sites.id"], name="fk_runs_site_id_sites", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name="pk_runs"),
+        sqlite_autoincrement=True,
     )
     op.create_index("ix_runs_site_id", "runs", ["site_id"], unique=False)
     op.create_index("ix_runs_state", "runs", ["state"], unique=False)
@@ -142,6 +147,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["site_id"], ["sites.id"], name="fk_schedules_site_id_sites", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name="pk_schedules"),
         sa.UniqueConstraint("site_id", name="uq_schedules_site_id"),
+        sqlite_autoincrement=True,
     )
     op.create_table(
         "urls",
@@ -175,6 +181,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["site_id"], ["sites.id"], name="fk_urls_site_id_sites", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name="pk_urls"),
         sa.UniqueConstraint("urlhash", name="uq_urls_urlhash"),
+        sqlite_autoincrement=True,
     )
     op.create_index(
         "ix_urls_failed",
@@ -243,6 +250,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["warc_file_id"], ["warc_files.id"], name="fk_captures_warc_file_id_warc_files"),
         sa.ForeignKeyConstraint(["payload_file_id"], ["warc_files.id"], name="fk_captures_payload_file_id_warc_files"),
         sa.PrimaryKeyConstraint("id", name="pk_captures"),
+        sqlite_autoincrement=True,
     )
     op.create_index("ix_captures_digest", "captures", ["digest"], unique=False)
     op.create_index(
