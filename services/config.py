@@ -8,6 +8,7 @@ What the machine chooses once and keeps (ports, passwords) is here too: `kept_po
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import os
@@ -82,7 +83,6 @@ class Settings(BaseSettings):
     )
     index_prefix: str = Field("plumbline-", description="Before the name of each index and alias.")
     node_heap_mb: int = Field(512, ge=256, description="Heap of the local node; 512 serves about a million pages.")
-
     node_start_timeout_s: float = Field(240.0, gt=0, description="Until the local node answers; 15 to 30 is usual.")
 
     web_host: str = Field("127.0.0.1", description="Address the portal listens on.")
@@ -140,12 +140,19 @@ def load_settings(**given: Any) -> Settings:
     try:
         settings = Settings(**given)
     except ValidationError as exc:
-        first = exc.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(f"setting {key}: {first['msg']} (got {first['input']!r})") from exc
+        raise ConfigurationError(_explain(exc)) from exc
     except ValueError as exc:
         raise ConfigurationError(f"{SETTINGS_FILE} cannot be read: {exc}") from exc
     return settings.model_copy(update={"home": settings.home.absolute(), "cache": settings.cache.absolute()})
+
+
+def _explain(exc: ValidationError) -> str:
+    first = exc.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] != "extra_forbidden":
+        return f"setting {key}: {first['msg']} (got {first['input']!r})"
+    near = difflib.get_close_matches(key, Settings.model_fields, n=1)
+    return f"{SETTINGS_FILE}: there is no setting {key}" + (f"; is {near[0]} meant?" if near else "")
 
 
 def child_environment(settings: Settings, extra: Mapping[str, str] | None = None) -> dict[str, str]:
