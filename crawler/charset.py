@@ -32,6 +32,7 @@ _DETECTOR_SAMPLE_BYTES: Final = 65_536
 _HEAD_BYTES: Final = 262_144
 """A declaration is looked for as far as here where a page's head does not end."""
 _SHORT_BYTES: Final = 2_048
+_PIECE_BYTES: Final = 4_096
 _BAD_SHARE: Final = 0.01
 _FAULTY_SHARE: Final = 0.02
 """More unreadable characters than this, of those beyond ASCII, are a fault."""
@@ -153,11 +154,12 @@ def _decode_short(text: str, body: bytes, content_type: str) -> Decoded:
 
 def _decode_other(body: bytes, content_type: str) -> Decoded:
     beyond_ascii = len(body.translate(None, _ASCII))
-    as_utf8 = _replacing(body, "utf-8")
-    if _bad(as_utf8) - body.count(b"\xef\xbf\xbd") <= _BAD_SHARE * beyond_ascii:
-        return as_utf8
-    detected = _detected(body)
+    if _is_nearly_utf8(body, int(_BAD_SHARE * beyond_ascii)):
+        return _replacing(body, "utf-8")
     declared = _declared(body, content_type)
+    if declared and declared[0] in _MULTI_BYTE and _decodes(body, declared[0]):
+        return Decoded(body.decode(declared[0]), declared[0])  # no other can be cleaner
+    detected = _detected(body)
     best = _replacing(body, detected or next(iter(declared), _LATIN))
     for charset in declared:
         if charset in _MULTI_BYTE or charset == "utf-8":
@@ -168,6 +170,22 @@ def _decode_other(body: bytes, content_type: str) -> Decoded:
             # Single-byte charsets decode anything: the page's word counts, unless it is the default of some server.
             return _replacing(body, charset)
     return best
+
+
+def _is_nearly_utf8(body: bytes, max_bad: int) -> bool:
+    """Whether no more than so many sequences are broken; other charsets are through with it soon."""
+    bad, start = 0, 0
+    while start < len(body):
+        # Piece by piece, since the exception holds a copy of all that was to be decoded.
+        piece = body[start : start + _PIECE_BYTES]
+        try:
+            start += codecs.utf_8_decode(piece, "strict", len(piece) < _PIECE_BYTES)[1]
+        except UnicodeDecodeError as exc:
+            start += exc.end
+            bad += 1
+            if bad > max_bad:
+                return False
+    return True
 
 
 def _detected(body: bytes) -> str | None:
@@ -219,5 +237,5 @@ def _replacing(body: bytes, charset: str) -> Decoded:
     bad = text.count("\ufffd")
     if not bad:
         return Decoded(text, charset)
-    beyond_ascii = sum(char >= "\x80" for char in text)
+    beyond_ascii = len(text) - len(text.encode("ascii", "ignore"))
     return Decoded(text, charset, (Fault.BAD_ENCODING,) if bad > max(3, _FAULTY_SHARE * beyond_ascii) else ())

@@ -1,3 +1,4 @@
+import time
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,11 @@ def test_a_label_that_is_no_charset_of_a_page_is_none(label: str) -> None:
 def test_no_bytes_raise(body: bytes, content_type: str) -> None:
     decoded = decode(body, content_type)
     "字".encode(decoded.charset, "replace")
+
+
+@pytest.mark.parametrize("charset", ["gb18030", "latin-1"])
+def test_a_giant_page_that_is_not_utf8_is_read_in_time(charset: str) -> None:
+    body = ("水库" if charset == "gb18030" else "Größe ").encode(charset) * 1_000_000
+    started = time.process_time()
+    decode(body, "text/html")
+    assert time.process_time() - started < 5
