@@ -73,6 +73,7 @@ VISITED = {
     CrawlStatus.FETCHED: "fetched",
     CrawlStatus.UNCHANGED: "unchanged",
     CrawlStatus.REDIRECTION: "redirected",
+    CrawlStatus.LISTING: "listings",
     CrawlStatus.GONE: "gone",
 }
 """Name in run_counts of each status that ends a visit with an answer."""

@@ -37,6 +37,9 @@ class LinkKind(StrEnum):
     REFRESH = "refresh"
     FRAME = "frame"
     SITEMAP = "sitemap"
+    """A sitemap or feed itself, which is read for what it lists."""
+    LISTED = "listed"
+    """A page that a sitemap lists."""
     PUSHED = "pushed"
 
 
@@ -47,6 +50,8 @@ class CrawlStatus(StrEnum):
     FETCHED = "fetched"
     UNCHANGED = "unchanged"
     REDIRECTION = "redirection"
+    LISTING = "listing"
+    """A sitemap or feed, read for the pages that it lists."""
     FETCH_ERROR = "fetch_error"
     """Will be tried again."""
     GONE = "gone"

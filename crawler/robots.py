@@ -55,6 +55,8 @@ class RobotsVerdict:
     retry_at: datetime | None = None
     line: str | None = None
     """The line that decided, with its number."""
+    sitemaps: tuple[str, ...] = ()
+    """The sitemaps that the file names."""
 
 
 @dataclass(slots=True)
@@ -99,7 +101,7 @@ class Robots:
         if known.rules is None:
             return RobotsVerdict(False, unreachable=True, retry_at=known.file.expires_at)
         allowed, line = known.rules.decide(_split(url)[1])
-        return RobotsVerdict(allowed, known.rules.crawl_delay_s, line=line)
+        return RobotsVerdict(allowed, known.rules.crawl_delay_s, line=line, sitemaps=known.rules.sitemaps)
 
     async def _ask_once(self, host: str, url: str, template: FetchRequest) -> _Known:
         """One request at a time for a host's file, shared by all who wait for it, whoever of them gives up."""

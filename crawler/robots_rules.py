@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 MAX_BYTES: Final = 512_000
@@ -23,6 +23,8 @@ _AGENT = ("user-agent", "useragent", "user agent")
 _ALLOW = ("allow",)
 _DISALLOW = ("disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw")
 _DELAY = ("crawl-delay", "crawldelay", "crawl delay")
+MAX_SITEMAPS: Final = 100
+_SITEMAP = re.compile(r"\s*site-?map\s*:\s*(\S+)", re.I)
 _FIELD = re.compile(rf"({'|'.join(map(re.escape, (*_AGENT, *_ALLOW, *_DISALLOW, *_DELAY)))})(?:\s*:|\s)\s*(.*)", re.I)
 _TOKEN = re.compile(r"[a-z_-]+", re.I)
 _PLAIN = re.compile(r"[A-Za-z0-9/_.~-]*")
@@ -75,6 +77,8 @@ class RobotsRules:
     _rules: dict[str, list[Rule]] = field(default_factory=dict)
     """By what their patterns begin with, highest rank first: of 20,000 rules, a path meets a handful."""
     _lengths: tuple[int, ...] = ()
+    sitemaps: tuple[str, ...] = ()
+    """As they are written, of whatever group."""
 
     def decide(self, path: str) -> tuple[bool, str | None]:
         """Whether a path (with its query) may be fetched, and the line that says so (None: no line does)."""
@@ -101,7 +105,7 @@ def parse(body: bytes, product: str) -> RobotsRules:
             own.add(group)
         if "*" in agents:
             everyone.add(group)
-    return _index(own if own.is_named else everyone)
+    return replace(_index(own if own.is_named else everyone), sitemaps=_sitemaps(body))
 
 
 def canonical_path(path: str) -> str:
@@ -146,6 +150,11 @@ def _groups(body: bytes) -> Iterator[tuple[set[str], _Group]]:
             has_rules = True
             _take(group, name, value, f"{number}: {_shown(raw)}")
     yield agents, group
+
+
+def _sitemaps(body: bytes) -> tuple[str, ...]:
+    found = (match[1] for line in _lines(body) if (match := _SITEMAP.match(line)))
+    return tuple(dict.fromkeys(found))[:MAX_SITEMAPS]
 
 
 def _lines(body: bytes) -> list[str]:

@@ -47,10 +47,10 @@ class Scope:
         self._max_depth = settings.scope.max_depth
 
     def refusal(self, target: CrawlUrl) -> Rejection | None:
-        """Why a URL is not crawled; None if it is. Seeds only have to stay on the site's hosts."""
+        """Why a URL is not crawled; None if it is. Seeds and sitemaps only have to stay on the site's hosts."""
         if not self._has_host(target.host):
             return Rejection.SCOPE
-        if target.kind is LinkKind.SEED or target.urlkey in self._seed_keys:
+        if target.kind in (LinkKind.SEED, LinkKind.SITEMAP) or target.urlkey in self._seed_keys:
             return None
         path = _path_and_query(target.urlkey)
         if self._exclude and self._exclude.fullmatch(path):

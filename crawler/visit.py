@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -38,6 +38,7 @@ from crawler.records import (
 from crawler.renderer import Renderer
 from crawler.robots import Robots
 from crawler.scope import Scope
+from crawler.sitemaps import read_sitemap
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 GONE = frozenset({404, 410})
@@ -108,15 +109,18 @@ class Visitor:
             if not verdict.allowed:
                 return _refused(claim, Rejection.ROBOTS, f"robots.txt: {verdict.line or 'disallowed'}")
             page, page_links = await self._fetch(claim, request, site)
+            visit = self._judge(claim, page, page_links, site)
         except RefusedAddress as exc:
             return _refused(claim, Rejection.PRIVATE_ADDRESS, str(exc))
         except FetchError as exc:
             return self._retry(claim, exc.kind, str(exc), None)
-        return replace(self._judge(claim, page, page_links, site), crawl_delay_s=verdict.crawl_delay_s)
+        if claim.target.kind is LinkKind.SEED:
+            visit = _with_links(visit, claim, [Link(url, kind=LinkKind.SITEMAP) for url in verdict.sitemaps], site)
+        return replace(visit, crawl_delay_s=verdict.crawl_delay_s)
 
     async def _fetch(self, claim: Claim, request: FetchRequest, site: Site) -> tuple[FetchedPage, PageLinks | None]:
         """The page, through the browser where the site or the page needs it, and its links if it is HTML."""
-        mode = site.settings.render
+        mode = RenderMode.NEVER if claim.target.kind is LinkKind.SITEMAP else site.settings.render
         if mode is RenderMode.ALWAYS or (mode is RenderMode.AUTO and site.needs_browser):
             return await self._render(request, None)
         page = await self._fetch_past_itself(claim, request)
@@ -166,6 +170,8 @@ class Visitor:
             return _refused(claim, Rejection.TYPE, f"its content type is {page.header('Content-Type')}")
         if {Fault.PARTIAL, Fault.TOO_SLOW} & set(page.faults):
             return self._incomplete(claim, page)
+        if claim.target.kind is LinkKind.SITEMAP:
+            return _listing(claim, page, site)
         if page_links is not None and page_links.refresh is not None:
             return self._redirection(claim, page, page_links.refresh, LinkKind.REFRESH, site)
         return self._page(claim, page, page_links, site)
@@ -175,11 +181,9 @@ class Visitor:
         digest = fingerprint.digest(page.body)
         unchanged = digest == claim.validators.digest and page.rendered is None
         directives = self._directives(page, page_links)
-        found, rejected = self._links(claim, page_links, directives, site)
-        if directives.noindex:
-            rejected = (*rejected, _rejected(claim, Rejection.NOINDEX))
+        refused = (_rejected(claim, Rejection.NOINDEX),) if directives.noindex else ()
         is_indexable = not unchanged and not directives.noindex and _is_indexable(page)
-        return Visit(
+        visit = Visit(
             outcome=CrawlOutcome(
                 claim,
                 CrawlStatus.UNCHANGED if unchanged else CrawlStatus.FETCHED,
@@ -190,34 +194,13 @@ class Visitor:
             digest=digest,
             index_state=IndexState.WAITING if is_indexable else IndexState.SKIPPED,
             unchanged=unchanged,
-            found=found,
-            rejected=rejected,
+            rejected=refused,
         )
+        return visit if page_links is None else _with_links(visit, claim, page_links.links, site, directives.nofollow)
 
     def _directives(self, page: FetchedPage, page_links: PageLinks | None) -> RobotsDirectives:
         of_response = links.header_directives(page.header_values("X-Robots-Tag"), self.user_agent)
         return of_response if page_links is None else of_response | page_links.directives
-
-    def _links(
-        self, claim: Claim, page_links: PageLinks | None, directives: RobotsDirectives, site: Site
-    ) -> tuple[tuple[CrawlUrl, ...], tuple[RejectedUrl, ...]]:
-        """The links that join the frontier, and those that do not, each with its reason."""
-        found: list[CrawlUrl] = []
-        rejected: list[RejectedUrl] = []
-        for link in page_links.links if page_links is not None else ():
-            try:
-                target = _crawl_url(claim, link, site)
-            except BadUrl:
-                rejected.append(
-                    RejectedUrl(claim.target.run_id, link.url, link.url, Rejection.BAD_URL, claim.target.url)
-                )
-                continue
-            refusal = Rejection.NOFOLLOW if directives.nofollow or link.nofollow else site.scope.refusal(target)
-            if refusal is None:
-                found.append(target)
-            else:
-                rejected.append(RejectedUrl(target.run_id, target.url, target.urlkey, refusal, claim.target.url))
-        return tuple(found), tuple(rejected)
 
     def _redirection(self, claim: Claim, page: FetchedPage, to: str, kind: LinkKind, site: Site) -> Visit:
         """A redirect or an immediate refresh: its target goes through scope and frontier like a link."""
@@ -329,6 +312,34 @@ def _read_links(page: FetchedPage) -> PageLinks | None:
     return replace(found, links=(*found.links, Link(page.rendered.leads_to, kind=LinkKind.REFRESH)))
 
 
+def _with_links(visit: Visit, claim: Claim, links: Iterable[Link], site: Site, nofollow: bool = False) -> Visit:
+    """The visit with its links: those that join the frontier, and those that do not, each with its reason."""
+    found: list[CrawlUrl] = []
+    rejected: list[RejectedUrl] = []
+    for link in links:
+        try:
+            target = _crawl_url(claim, link, site)
+        except BadUrl:
+            rejected.append(RejectedUrl(claim.target.run_id, link.url, link.url, Rejection.BAD_URL, claim.target.url))
+            continue
+        refusal = Rejection.NOFOLLOW if nofollow or link.nofollow else site.scope.refusal(target)
+        if refusal is None:
+            found.append(target)
+        else:
+            rejected.append(RejectedUrl(target.run_id, target.url, target.urlkey, refusal, claim.target.url))
+    return replace(visit, found=(*visit.found, *found), rejected=(*visit.rejected, *rejected))
+
+
+def _listing(claim: Claim, page: FetchedPage, site: Site) -> Visit:
+    """A sitemap or feed: no page of its own, but all that it lists is found."""
+    sitemap = read_sitemap(page.body, page.url)
+    digest = fingerprint.digest(page.body)
+    outcome = CrawlOutcome(claim, CrawlStatus.LISTING, validators=_validators(page, digest))
+    listed = [Link(entry.url, kind=LinkKind.LISTED) for entry in sitemap.pages]
+    further = [Link(url, kind=LinkKind.SITEMAP) for url in sitemap.sitemaps]
+    return _with_links(Visit(outcome, page=page, digest=digest), claim, [*further, *listed], site)
+
+
 def _crawl_url(claim: Claim, link: Link, site: Site) -> CrawlUrl:
     """A link of a page as the frontier takes it. Raises BadUrl."""
     depth = claim.target.depth + 1
@@ -366,7 +377,9 @@ def _failed(claim: Claim, kind: FetchErrorKind, message: str) -> Visit:
 
 
 def _unchanged(claim: Claim, page: FetchedPage, digest: str) -> Visit:
-    outcome = CrawlOutcome(claim, CrawlStatus.UNCHANGED, message="304 Not Modified")
+    is_listing = claim.target.kind is LinkKind.SITEMAP
+    status = CrawlStatus.LISTING if is_listing else CrawlStatus.UNCHANGED
+    outcome = CrawlOutcome(claim, status, message="304 Not Modified")
     return Visit(outcome, page=page, digest=digest, unchanged=True)
 
 

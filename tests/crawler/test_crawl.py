@@ -268,6 +268,17 @@ def test_a_seed_that_redirects_to_its_www_twin_brings_the_twin_into_the_scope(
     assert (progress.fetched, progress.redirected) == (2, 1)
 
 
+def test_sitemaps_are_found_and_read_whatever_they_call_themselves(
+    engine: Engine, tmp_path: Path, play: Play, cases: Path
+) -> None:
+    site = play(cases / "c14_sitemap_site.json")
+    progress = crawl(engine, tmp_path, settings_of(site))
+    listed = {target for target in site.targets if target.startswith("/z")}
+    assert listed == {"/z1", "/z2", "/z3?a=1&b=2", "/z4?a=1&b=2", "/z5"}
+    assert site.targets.count("/sitemap.xml") == 1
+    assert progress.fetched == 5
+
+
 @pytest.mark.browser
 def test_a_page_written_by_a_script_is_rendered_and_the_others_are_not(
     engine: Engine, tmp_path: Path, play: Play

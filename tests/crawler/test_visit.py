@@ -7,7 +7,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.site.fake_site import FakeSite, Route
 
 from crawler import urls
 from crawler.addresses import Resolver
@@ -31,10 +30,14 @@ from crawler.renderer import Renderer
 from crawler.robots import Robots
 from crawler.scope import Scope
 from crawler.visit import Site, Visit, VisitLimits, Visitor
+from tests.site.fake_site import FakeSite, Route
 
 NOW = datetime(2026, 3, 5, 8, 0, tzinfo=UTC)
 NO_ROBOTS = Route("/robots.txt", status=404)
 AGENT = "Plumbline/0.1"
+NO_VALIDATORS = Validators()
+WHOLE_HOST = SiteScope()
+LIMITS = VisitLimits()
 
 
 async def no_renderer() -> Renderer:
@@ -50,8 +53,8 @@ async def keep_nothing(_file: RobotsFile) -> None:
 
 
 def claim_of(
-    url: str, *, kind: LinkKind = LinkKind.LINK, tries: int = 0, validators: Validators = Validators()
-) -> Claim:  # noqa: B008
+    url: str, *, kind: LinkKind = LinkKind.LINK, tries: int = 0, validators: Validators = NO_VALIDATORS
+) -> Claim:
     target = CrawlUrl(url, urls.urlkey(url), urls.host_of(url), site_id=1, run_id=7, depth=1, kind=kind)
     return Claim(target, url_id=1, generation=3, tries=tries, validators=validators)
 
@@ -62,9 +65,9 @@ def visit(
     *,
     kind: LinkKind = LinkKind.LINK,
     tries: int = 0,
-    validators: Validators = Validators(),  # noqa: B008
-    scope: SiteScope = SiteScope(),  # noqa: B008
-    limits: VisitLimits = VisitLimits(),  # noqa: B008
+    validators: Validators = NO_VALIDATORS,
+    scope: SiteScope = WHOLE_HOST,
+    limits: VisitLimits = LIMITS,
     allowed: bool = True,
 ) -> Visit:
     host = f"127.0.0.1:{site.port}"
@@ -252,3 +255,24 @@ def test_a_url_that_left_the_scope_since_it_was_found_is_refused() -> None:
         seen = visit(site, "/old/1", scope=SiteScope(exclude=("/old/*",)))
         assert site.targets == []
     assert [r.reason for r in seen.rejected] == [Rejection.EXCLUDED]
+
+
+def test_a_seed_brings_the_sitemaps_of_robots_txt_and_a_sitemap_its_pages() -> None:
+    listed = "<urlset><url><loc>/a</loc></url><url><loc>http://elsewhere.test/</loc></url></urlset>"
+    index = "<sitemapindex><sitemap><loc>/more.xml.gz</loc></sitemap></sitemapindex>"
+    routes = [
+        Route("/robots.txt", body="User-agent: *\nSitemap: http://{HOST}/map.xml\n", template=True),
+        Route("/map.xml", body=listed),
+        Route("/index.xml", body=index),
+        Route("/", body=html("入口")),
+    ]
+    with FakeSite(routes) as site:
+        seed = visit(site, "/", kind=LinkKind.SEED)
+        pages = visit(site, "/map.xml", kind=LinkKind.SITEMAP)
+        further = visit(site, "/index.xml", kind=LinkKind.SITEMAP)
+        assert [(url.url, url.kind) for url in seed.found] == [(site.url("/map.xml"), LinkKind.SITEMAP)]
+        assert [(url.url, url.kind) for url in pages.found] == [(site.url("/a"), LinkKind.LISTED)]
+        assert [(url.url, url.kind) for url in further.found] == [(site.url("/more.xml.gz"), LinkKind.SITEMAP)]
+    assert pages.outcome.status is CrawlStatus.LISTING
+    assert pages.index_state is IndexState.SKIPPED
+    assert [r.reason for r in pages.rejected] == [Rejection.SCOPE]
