@@ -11,6 +11,7 @@ import structlog
 from flask import Flask, Response, make_response, render_template, request, url_for
 from flask_babel import gettext as _
 from flask_wtf.csrf import CSRFError
+from jinja2 import StrictUndefined
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as BaseResponse
 
@@ -31,7 +32,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     settings = settings or load_settings()
     app = Flask("web", root_path=str(Path(__file__).parent))
     app.config["SEND_FILE_MAX_AGE_DEFAULT"] = _STATIC_MAX_AGE_S
-    app.jinja_options["autoescape"] = True
+    app.jinja_options = {**app.jinja_options, "undefined": StrictUndefined}
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.extensions["plumbline"] = Backends(settings)
     compression.init_app(app)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from flask import Flask
@@ -33,9 +34,13 @@ from crawler.records import (
 )
 from crawler.urls import host_of, normalize, urlkey
 from services import control
-from services.config import Settings
+from services.config import Settings, load_settings
+from tests.databases import migrated_sqlite
 from web import create_app
+from web.admin.sessions import Account
+from web.backends import Backends
 
+OWNER = "mei"
 PASSWORD = "plumb and level"
 _minutes = itertools.count()
 
@@ -102,12 +107,28 @@ def keeper(engine: Engine, settings: Settings) -> Keeper:
     return Keeper(engine, settings)
 
 
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a migrated database that knows one owner: hashing a password is slow on purpose."""
+    file = migrated_sqlite(tmp_path_factory.mktemp("portal"))
+    engine = database.open_database(f"sqlite:///{file}")
+    control.add_user(engine, OWNER, PASSWORD, control.Role.OWNER)
+    engine.dispose()
+    return file
+
+
+@pytest.fixture(scope="session")
+def portal(tmp_path_factory: pytest.TempPathFactory) -> Flask:
+    """The application, its templates compiled once; `app` puts a test's own database and archive under it."""
+    return create_app(load_settings(home=tmp_path_factory.mktemp("home")))
+
+
 @pytest.fixture
-def app(engine: Engine, settings: Settings) -> Iterator[Flask]:
-    """The portal over a migrated database; Elasticsearch is not there."""
-    app = create_app(settings)
-    yield app
-    app.extensions["plumbline"].close()
+def app(portal: Flask, engine: Engine, settings: Settings) -> Iterator[Flask]:
+    """The portal over a database and an archive of the test's own; Elasticsearch is not there."""
+    stack = portal.extensions["plumbline"] = Backends(settings)
+    yield portal
+    stack.close()
 
 
 @pytest.fixture
@@ -120,12 +141,12 @@ def client(app: Flask) -> FlaskClient:
 
 @pytest.fixture
 def owner(client: FlaskClient, engine: Engine) -> FlaskClient:
-    """The same, signed in as the owner."""
-    control.add_user(engine, "mei", PASSWORD, control.Role.OWNER)
-    answer = client.post(
-        "/admin/sign-in", data={"name": "mei", "password": PASSWORD, "csrf_token": token(client, "/admin/sign-in")}
-    )
-    assert answer.status_code == 302
+    """The same, signed in as the owner (how that goes by the form, tests/web/test_admin.py shows)."""
+    (user,) = control.list_users(engine)
+    with client.session_transaction() as session:
+        session.permanent = True
+        session["_user_id"] = Account(user).get_id()
+        session["_fresh"] = True
     return client
 
 

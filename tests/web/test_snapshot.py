@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
-from tests.web.conftest import Keeper
 
 from crawler.records import Fault
+from tests.web.conftest import Keeper
 
 CASES = Path(__file__).parent / "cases"
 

@@ -10,6 +10,7 @@ from flask_babel import lazy_gettext as _l
 from flask_wtf import FlaskForm
 from wtforms import (
     BooleanField,
+    Field,
     FloatField,
     IntegerField,
     PasswordField,
@@ -18,7 +19,8 @@ from wtforms import (
     TextAreaField,
     ValidationError,
 )
-from wtforms.validators import InputRequired, Length, NumberRange, Optional
+from wtforms.fields.choices import SelectChoice
+from wtforms.validators import InputRequired, Length, NumberRange, Optional, StopValidation
 
 from crawler.errors import BadUrl
 from crawler.records import RenderMode, SiteScope, SiteSettings, Strategy
@@ -29,7 +31,7 @@ from web.formats import local_zone
 _MAX_LINES = 1000
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HOST_PATTERN = re.compile(r"(\*\.)?[^\s/?#@*]+")
-_PROXY = re.compile(r"(https?|socks5h?)://\S+")
+_PROXY = re.compile(r"(https?|socks5h?)://[^\s/?#]+:\d{1,5}/?")
 
 
 class LinesField(TextAreaField):  # type: ignore[misc]
@@ -39,6 +41,20 @@ class LinesField(TextAreaField):  # type: ignore[misc]
     def lines(self) -> tuple[str, ...]:
         stripped = (line.strip() for line in (self.data or "").splitlines())
         return tuple(dict.fromkeys(line for line in stripped if line))
+
+
+class IfChosen:
+    """A field of the schedule that only matters, and then must be filled, for one kind of schedule."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def __call__(self, form: ScheduleForm, field: Field) -> None:
+        if form.kind.data != self._kind:
+            field.errors = []
+            raise StopValidation
+        if field.data is None and not field.errors:
+            raise StopValidation(_("Please enter how often."))
 
 
 class SignInForm(FlaskForm):  # type: ignore[misc]
@@ -85,17 +101,17 @@ class SiteForm(FlaskForm):  # type: ignore[misc]
     strategy = SelectField(
         _l("Order"),
         choices=[
-            (Strategy.BREADTH_FIRST.value, _l("Near the start first (breadth-first)")),
-            (Strategy.DEPTH_FIRST.value, _l("Along each path first (depth-first)")),
-            (Strategy.BEST_FIRST.value, _l("Most promising first (best-first)")),
+            SelectChoice(Strategy.BREADTH_FIRST.value, _l("Near the start first (breadth-first)")),
+            SelectChoice(Strategy.DEPTH_FIRST.value, _l("Along each path first (depth-first)")),
+            SelectChoice(Strategy.BEST_FIRST.value, _l("Most promising first (best-first)")),
         ],
     )
     render = SelectField(
         _l("Pages made by scripts"),
         choices=[
-            (RenderMode.AUTO.value, _l("Open a browser for pages that need it")),
-            (RenderMode.ALWAYS.value, _l("Open every page in a browser (slow)")),
-            (RenderMode.NEVER.value, _l("Never open a browser")),
+            SelectChoice(RenderMode.AUTO.value, _l("Open a browser for pages that need it")),
+            SelectChoice(RenderMode.ALWAYS.value, _l("Open every page in a browser (slow)")),
+            SelectChoice(RenderMode.NEVER.value, _l("Never open a browser")),
         ],
     )
     delay_s = FloatField(
@@ -116,6 +132,8 @@ class SiteForm(FlaskForm):  # type: ignore[misc]
 
     def validate_seeds(self, field: LinesField) -> None:
         _check_count(field)
+        if not field.lines:
+            raise ValidationError(_("Please enter at least one address, such as https://www.example.cn/."))
         for seed in field.lines:
             try:
                 normalize(seed)
@@ -198,16 +216,23 @@ class ScheduleForm(FlaskForm):  # type: ignore[misc]
     kind = SelectField(
         _l("Crawl"),
         choices=[
-            ("never", _l("Only when I start it")),
-            ("interval", _l("At an interval")),
-            ("cron", _l("By a timetable")),
+            SelectChoice("never", _l("Only when I start it")),
+            SelectChoice("interval", _l("At an interval")),
+            SelectChoice("cron", _l("By a timetable")),
         ],
     )
     every = FloatField(
-        _l("Every"), [Optional(), NumberRange(0.01, 10_000, _l("Please enter a number greater than nothing."))]
+        _l("Every"),
+        [IfChosen("interval"), NumberRange(0.01, 10_000, _l("Please enter a number greater than nothing."))],
     )
     unit = SelectField(
-        _l("Unit"), choices=[("60", _l("minutes")), ("3600", _l("hours")), ("86400", _l("days"))], default="86400"
+        _l("Unit"),
+        choices=[
+            SelectChoice("60", _l("minutes")),
+            SelectChoice("3600", _l("hours")),
+            SelectChoice("86400", _l("days")),
+        ],
+        default="86400",
     )
     cron = StringField(
         _l("Timetable"),
@@ -217,10 +242,6 @@ class ScheduleForm(FlaskForm):  # type: ignore[misc]
     time_zone = StringField(
         _l("Time zone"), [Length(max=60)], description=_l("Such as Asia/Shanghai, Europe/Berlin or UTC.")
     )
-
-    def validate_every(self, field: FloatField) -> None:
-        if self.kind.data == "interval" and not field.data:
-            raise ValidationError(_("Please enter how often."))
 
     def validate_cron(self, field: StringField) -> None:
         if self.kind.data == "cron" and len((field.data or "").split()) != 5:

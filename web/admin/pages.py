@@ -80,8 +80,8 @@ def sign_in() -> Page:
         return render_template("admin/sign_in.html", form=form, problem=None)
     found = control.sign_in(backends().engine, form.name.data, form.password.data, request.remote_addr or "")
     if found.user is None:
-        problem = _wait(found.wait_s) if found.wait_s >= 1 else _("Name and password do not fit together.")
-        return render_template("admin/sign_in.html", form=form, problem=problem), 429 if found.wait_s >= 1 else 401
+        problem = _wait(found.wait_s) if found.wait_s > 0 else _("Name and password do not fit together.")
+        return render_template("admin/sign_in.html", form=form, problem=problem), 429 if found.wait_s > 0 else 401
     session.clear()  # Nothing that was put into the browser before the sign-in lives on in the session.
     session.permanent = True
     login_user(Account(found.user))
@@ -134,8 +134,9 @@ def site(site_id: int) -> Page:
     engine = backends().engine
     found = control.get_site(engine, site_id)
     runs = control.history(engine, site_id, _HISTORY)
-    line = SiteLine(found, runs[0] if runs else None, control.get_schedule(engine, site_id))
     run_id = runs[0].run.run_id if runs else None
+    latest = control.progress(engine, run_id) if run_id else None
+    line = SiteLine(found, latest, control.get_schedule(engine, site_id))
     return render_template(
         "admin/site.html",
         line=line,
