@@ -2,8 +2,9 @@
 
 trafilatura reads a tree from which boxes that mislead it are taken out first (consent boxes, teasers of other
 pages), and text that it would lose is moved to where it keeps it. A reading of our own, by blocks and their share
-of links, stands beside it and takes its place where trafilatura kept hardly anything of what the page says. A page
-that shows any text never comes out empty: in the end it is all that it shows.
+of links, stands beside it: blocks of the main element that look like those that trafilatura kept are added to them,
+and where it kept hardly anything of what the page says, ours takes its place. A page that shows any text never comes
+out empty: in the end it is all that it shows.
 """
 
 from __future__ import annotations
@@ -24,9 +25,13 @@ than it brings threads (bench/extract: 0.4 gives 0.930 for 0.945)."""
 MIN_MAIN_SHARE = 0.6
 """Of the prose of the page stands in its main element (bench/extract: 0.75 is worse on each of the three sets)."""
 MAX_LINK_SHARE = 0.5
+MAX_LOST_LINK_SHARE = 0.05
+MIN_TELLING_CHARS = 20
+"""A kept block must be so long to tell how text looks on the page."""
 MIN_GROUP = 3
 """Alike neighbours that make a list."""
 MAX_TEASER_CHARS = 200
+_NOT_LETTERS = re.compile(r"[\W_]+")
 _ENDS_SENTENCE = re.compile(r"[。！？!?…]|[.](?:\s|$)")
 _COPYRIGHT = re.compile(r"©|copyright|版权所有|版權所有|all rights reserved|ICP备|公网安备", re.IGNORECASE)
 
@@ -36,14 +41,16 @@ def read_body(page: Page) -> str:
     if page.root is None:
         return one_line(re.sub(r"<[^>]*>", " ", page.html))
     tree = _prepared(page.root, page.url)
-    by_blocks = _text_of(_main_blocks(Page.of_tree(tree, page.url)))
+    prose = _prose_blocks(Page.of_tree(tree, page.url))
+    main = _main_blocks(prose)
+    by_blocks = _text_of(main)
     if page.posts and by_blocks:
         return by_blocks
     if _is_index(page, by_blocks):
         return _text_of(block for block in page.blocks if not block.furniture)
     by_trafilatura = _trafilatura_text(tree)
     if _letters(by_trafilatura) > MIN_KEPT_SHARE * _letters(by_blocks):
-        return by_trafilatura
+        return _filled(by_trafilatura, prose, main)
     return by_blocks or page.visible_text or element_text(page.root)
 
 
@@ -63,15 +70,38 @@ def _trafilatura_text(tree: HtmlElement) -> str:
     return _tidy((text or "").split("\n"))
 
 
-def _main_blocks(page: Page) -> list[Block]:
-    """The blocks of the main element that are prose or headings: no furniture, links or copyright line."""
-    kept = [
+def _filled(text: str, prose: list[Block], main: list[Block]) -> str:
+    """A reading with the blocks of the main element that it lost though they look like those that it kept.
+
+    Manuals lose whole sections otherwise: of two with 812 pages it keeps 0.71 of the text alone, 0.93 so, at the
+    price of 0.004 F1 on Chinese articles.
+    """
+    letters = _NOT_LETTERS.sub("", text)
+    kept = [block for block in prose if _NOT_LETTERS.sub("", block.text) in letters]
+    looks = {_look(block) for block in kept if len(block.text) >= MIN_TELLING_CHARS}
+    lost = {block for block in main if block.link_share <= MAX_LOST_LINK_SHARE and _look(block) in looks}
+    lost.difference_update(kept)
+    wanted = lost.union(kept)
+    return _text_of(block for block in prose if block in wanted) if lost else text
+
+
+def _look(block: Block) -> tuple[str, str | None]:
+    return block.element.tag, block.element.get("class")
+
+
+def _prose_blocks(page: Page) -> list[Block]:
+    """Blocks that are prose or headings: no furniture, links or copyright line."""
+    return [
         block
         for block in page.blocks
         if not block.furniture and block.link_share <= MAX_LINK_SHARE and not _COPYRIGHT.search(block.text)
     ]
-    main = _main_element(kept)
-    return [block for block in kept if main is None or block.element is main or main in block.element.iterancestors()]
+
+
+def _main_blocks(prose: list[Block]) -> list[Block]:
+    """Those in the main element."""
+    main = _main_element(prose)
+    return [block for block in prose if main is None or block.element is main or main in block.element.iterancestors()]
 
 
 def _main_element(blocks: list[Block]) -> HtmlElement | None:
