@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import threading
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ from crawler.records import (
     SiteSettings,
     Validators,
 )
+from crawler.renderer import find_browser
 from crawler.urls import host_of, normalize, urlkey
 from services import control
 from services.config import Settings, load_settings
@@ -172,6 +174,6 @@ def served(app: Flask) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=find_browser(), chromium_sandbox=os.geteuid() != 0)
         yield browser
         browser.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from html import escape
 
 import pytest
 from selectolax.lexbor import LexborHTMLParser
@@ -95,6 +96,29 @@ def test_styles_call_nobody() -> None:
     assert "@media print {" in document
     assert "b{color:red}" in document
     assert "color:blue" in document
+
+
+@pytest.mark.parametrize(
+    "css",
+    [
+        "u\\rl(//e/1)",
+        "\\75 rl(//e/1)",
+        "\\000075\\000052\\00004c(//e/1)",
+        "URL ( //e/1)".replace(" (", "("),
+        "url(//e/1",
+        "image-set('//e/1' 1x)",
+        '-webkit-image-set("//e/1" 1x)',
+        "src('//e/1')",
+    ],
+)
+def test_no_spelling_of_a_call_is_left_in_a_style(css: str) -> None:
+    assert "//e/" not in safe_html(f"<style>b{{background:{css}}}</style>", URL, NOTHING)
+    assert "//e/" not in safe_html(f"<b style='background:{escape(css)}'>", URL, NOTHING)
+
+
+def test_styles_that_call_nobody_stay_as_they_are() -> None:
+    css = "a{content:'\\201C';background:url(data:image/png;base64,AA==)} .md\\:flex{color:red}"
+    assert css in safe_html(f"<style>{css}</style>", URL, NOTHING)
 
 
 def test_a_style_cannot_end_early() -> None:
