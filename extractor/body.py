@@ -10,14 +10,18 @@ out empty: in the end it is all that it shows.
 from __future__ import annotations
 
 import copy
+import logging
 import re
 from collections import Counter
 from collections.abc import Iterable
+from html import unescape
 
 import trafilatura
 from lxml.html import HtmlElement
 
 from extractor.page import Block, Page, clean_text, element_text, is_consent_box, one_line
+
+logging.getLogger("trafilatura").setLevel(logging.ERROR)  # It warns of every page that it reads nothing from.
 
 MIN_KEPT_SHARE = 0.25
 """Of our own reading's letters; below it trafilatura has lost the page. A larger share costs Chinese articles more
@@ -33,13 +37,14 @@ MIN_GROUP = 3
 MAX_TEASER_CHARS = 200
 _NOT_LETTERS = re.compile(r"[\W_]+")
 _ENDS_SENTENCE = re.compile(r"[。！？!?…]|[.](?:\s|$)")
+_MARKUP = re.compile(r"<!--.*?-->|<(head|script|style|noscript)\b.*?</\1\s*>|<[^<>]*>", re.IGNORECASE | re.DOTALL)
 _COPYRIGHT = re.compile(r"©|copyright|版权所有|版權所有|all rights reserved|ICP备|公网安备", re.IGNORECASE)
 
 
 def read_body(page: Page) -> str:
     """The main text, one paragraph a line; "" only if the page shows no text at all."""
     if page.root is None:
-        return one_line(re.sub(r"<[^>]*>", " ", page.html))
+        return _without_markup(page.html)
     tree = _prepared(page.root, page.url)
     prose = _prose_blocks(Page.of_tree(tree, page.url))
     main = _main_blocks(prose)
@@ -51,7 +56,12 @@ def read_body(page: Page) -> str:
     by_trafilatura = _trafilatura_text(tree)
     if _letters(by_trafilatura) > MIN_KEPT_SHARE * _letters(by_blocks):
         return _filled(by_trafilatura, prose, main)
-    return by_blocks or page.visible_text or element_text(page.root)
+    return by_blocks or page.visible_text or page.hidden_text or _without_markup(page.html)
+
+
+def _without_markup(html: str) -> str:
+    """Of what is too deeply nested for a tree (2,048 levels), or no markup at all."""
+    return one_line(unescape(_MARKUP.sub(" ", html)))
 
 
 def _is_index(page: Page, prose: str) -> bool:

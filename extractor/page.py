@@ -8,7 +8,7 @@ consent boxes, recommendations).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -96,6 +96,12 @@ class Page:
     def visible_text(self) -> str:
         """All that is shown, menus included, one block a line."""
         return "\n".join(block.text for block in self.blocks)
+
+    @cached_property
+    def hidden_text(self) -> str:
+        """All text, also what only a script would show."""
+        blocks = () if self.root is None else _blocks(self.root, frozenset(), with_hidden=True)
+        return "\n".join(block.text for block in blocks)
 
 
 def clean_text(text: str) -> str:
@@ -193,8 +199,8 @@ def _measure(root: HtmlElement) -> dict[HtmlElement, _Size]:
     return sizes
 
 
-def _blocks(root: HtmlElement, furniture: frozenset[HtmlElement]) -> Iterator[Block]:
-    walk = _Walk(furniture)
+def _blocks(root: HtmlElement, furniture: frozenset[HtmlElement], with_hidden: bool = False) -> Iterator[Block]:
+    walk = _Walk(furniture, _is_no_text if with_hidden else _is_unseen)
     for event, element in etree.iterwalk(root, events=("start", "end")):
         if not isinstance(element.tag, str):
             continue
@@ -208,23 +214,26 @@ def _blocks(root: HtmlElement, furniture: frozenset[HtmlElement]) -> Iterator[Bl
 class _Walk:
     """Gathers text between block boundaries; counts how deep it is in links, furniture and unseen elements."""
 
-    def __init__(self, furniture: frozenset[HtmlElement]) -> None:
+    def __init__(self, furniture: frozenset[HtmlElement], is_unseen: Callable[[HtmlElement], bool]) -> None:
         self._furniture = furniture
+        self._is_unseen = is_unseen
         self._unseen = 0
         self._links = 0
         self._in_furniture = 0
         self._pieces: list[str] = []
         self._link_chars = 0
         self._block: list[HtmlElement] = []
+        self._inner: HtmlElement | None = None
 
     def enter(self, element: HtmlElement) -> Iterator[Block]:
         if element.tag in BLOCK_TAGS:
             yield from self.flush()
             if element.tag != "br":
                 self._block.append(element)
-        self._unseen += _is_unseen(element)
+        self._unseen += self._is_unseen(element)
         self._links += element.tag == "a"
         self._in_furniture += element in self._furniture
+        self._inner = element
         self._take(element.text)
 
     def leave(self, element: HtmlElement) -> Iterator[Block]:
@@ -232,15 +241,16 @@ class _Walk:
             yield from self.flush()
             if element.tag != "br":
                 self._block.pop()
-        self._unseen -= _is_unseen(element)
+        self._unseen -= self._is_unseen(element)
         self._links -= element.tag == "a"
         self._in_furniture -= element in self._furniture
         self._take(element.tail)
 
     def flush(self) -> Iterator[Block]:
         text = one_line("".join(self._pieces))
-        if text and self._block:
-            yield Block(text, min(self._link_chars, len(text)), self._block[-1], self._in_furniture > 0)
+        if text and self._inner is not None:
+            element = self._block[-1] if self._block else self._inner
+            yield Block(text, min(self._link_chars, len(text)), element, self._in_furniture > 0)
         self._pieces.clear()
         self._link_chars = 0
 
@@ -250,6 +260,10 @@ class _Walk:
         self._pieces.append(text)
         if self._links:
             self._link_chars += len(text.strip())
+
+
+def _is_no_text(element: HtmlElement) -> bool:
+    return element.tag in UNSEEN_TAGS
 
 
 def _is_unseen(element: HtmlElement) -> bool:
