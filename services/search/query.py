@@ -88,7 +88,9 @@ def _gate(chunks: tuple[str, ...], text: str) -> Json:
 def _chunk_gate(chunk: str) -> Json:
     core = _without_question_words(chunk)
     fields = ("words", "title.bigram", "body.bigram")
-    return _any([_match(field, core, minimum_should_match=ranking.MIN_MATCH_IN_CHUNK) for field in fields])
+    is_sentence = len(core) > ranking.LONG_CHUNK_CHARS
+    minimum = ranking.MIN_MATCH_IN_SENTENCE if is_sentence else ranking.MIN_MATCH_IN_NAME
+    return _any([_match(field, core, minimum_should_match=minimum) for field in fields])
 
 
 def _scores(core: str, text: str) -> list[Json]:

@@ -18,8 +18,12 @@ TITLE_AS_TYPED = 2.0
 EXACT_VALUE = 20.0
 """The query is the page's address, or an e-mail address on it."""
 
-MIN_MATCH_IN_CHUNK = "3<60%"
-"""Words typed together: up to three must all be there, of more three in five."""
+LONG_CHUNK_CHARS = 9
+"""What is typed together and longer than this is a sentence or question, no name."""
+MIN_MATCH_IN_NAME = "3<60%"
+"""Of words typed together up to three must all be there, of more three in five."""
+MIN_MATCH_IN_SENTENCE = "25%"
+"""Of the words of a question one in four must be there; the ranking does the rest."""
 MIN_CHUNKS = "1<-1 4<60%"
 """Of words typed apart one may be missing, of more than four two in five."""
 
