@@ -6,8 +6,8 @@ import java.io.Reader;
 /**
  * Reads a text piece by piece, however long it is. What a piece is, and what is skipped, the subclass says.
  *
- * <p>The piece is in {@link #text} from {@link #start} to {@link #end}. A piece that fills the whole buffer may go on after
- * it ({@link #isCutOff}); {@link #resumeAt} makes the next piece begin before the end of this one.
+ * <p>The piece is in {@link #text} from {@link #start} to {@link #end}. A piece that fills the buffer may go on after it
+ * ({@link #isCutOff}); {@link #resumeAt} makes the next piece begin before the end of this one.
  */
 public abstract class PieceReader {
   public static final int BUFFER_LENGTH = 1 << 15;
@@ -15,12 +15,20 @@ public abstract class PieceReader {
   public final char[] text = new char[BUFFER_LENGTH];
   public int start;
   public int end;
+  private final int lookahead;
   private int limit;
 
   /** How much of the text went before the first character of the buffer. */
   private int offset;
 
   private Reader source;
+
+  /**
+   * @param lookahead how many characters from its end on say where a piece ends
+   */
+  protected PieceReader(int lookahead) {
+    this.lookahead = lookahead;
+  }
 
   /** Reads from {@link #end} on: a piece, or something to skip; whether it is a piece. There is at least one character. */
   protected abstract boolean readPiece() throws IOException;
@@ -49,8 +57,9 @@ public abstract class PieceReader {
     return false;
   }
 
+  /** Whether the piece ends where it does because no more fits into the buffer. */
   public final boolean isCutOff() {
-    return end - start == BUFFER_LENGTH;
+    return end - start > BUFFER_LENGTH - lookahead;
   }
 
   public final void resumeAt(int at) {

@@ -26,6 +26,10 @@ final class RunReader extends PieceReader {
 
   private boolean isChinese;
 
+  RunReader() {
+    super(2);
+  }
+
   boolean isChinese() {
     return isChinese;
   }

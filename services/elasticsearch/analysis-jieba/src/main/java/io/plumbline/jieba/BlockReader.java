@@ -22,6 +22,7 @@ final class BlockReader extends PieceReader {
   private Kind kind;
 
   BlockReader(Mode mode, UserPhrases phrases) {
+    super(phrases.longest() + 1);
     this.mode = mode;
     this.phrases = phrases;
   }
@@ -70,7 +71,7 @@ final class BlockReader extends PieceReader {
     if (phrases.isEmpty()) {
       return 0;
     }
-    hasMore(phrases.longest());
+    hasMore(phrases.longest() + 1);
     return phrases.matchLength(text, start, end, limit());
   }
 }

@@ -1,6 +1,7 @@
 package io.plumbline.jieba;
 
 import io.plumbline.analysis.TokenList;
+import io.plumbline.fold.Folding;
 import java.io.IOException;
 import java.io.Reader;
 import java.io.StringReader;
@@ -71,7 +72,7 @@ public class JiebaTokenizerTest extends BaseTokenStreamTestCase {
   public void testOffsetsCountUtf16Units() throws IOException {
     assertAnalyzesTo(
         search,
-        "😀北京\r\n𠮷野ＡB👨‍👩‍👧家",
+        "😀北京\r\n𠮷野ＡB👨\u200D👩\u200D👧家",
         new String[] {"北京", "𠮷", "野", "Ａ", "B", "家"},
         new int[] {2, 6, 8, 9, 10, 19},
         new int[] {4, 8, 9, 10, 11, 20});
@@ -168,6 +169,47 @@ public class JiebaTokenizerTest extends BaseTokenStreamTestCase {
     } finally {
       threads.shutdown();
     }
+  }
+
+  public void testEveryReadingOfATextIsCut() throws IOException {
+    assertAnalyzesTo(
+        analyzer(Mode.ALL, false),
+        "中国科学院ab1（あい）",
+        new String[] {"中国", "中国科学院", "科学", "科学院", "学院", "ab1", "（あい）"},
+        new int[] {0, 0, 2, 2, 3, 5, 8},
+        new int[] {2, 5, 4, 5, 5, 8, 12},
+        null,
+        new int[] {1, 0, 1, 0, 1, 1, 1},
+        null,
+        false);
+  }
+
+  public void testAWordThatEndsInsideAFoldedCharacterCoversIt() throws IOException {
+    Analyzer folding =
+        new Analyzer() {
+          @Override
+          protected Reader initReader(String field, Reader reader) {
+            return Folding.reader(reader, true, true);
+          }
+
+          @Override
+          protected TokenStreamComponents createComponents(String field) {
+            return new TokenStreamComponents(tokenizer(Mode.SEARCH, false));
+          }
+        };
+    List<Token> tokens = tokens(folding, "我㍿㋿學\u200B");
+    assertEquals(
+        List.of(
+            new Token("我", 0, 1),
+            new Token("株式会社", 1, 2),
+            new Token("令", 2, 3),
+            new Token("和", 2, 3),
+            new Token("学", 3, 5)),
+        tokens);
+  }
+
+  static String lastTerm(Analyzer analyzer, String text) throws IOException {
+    return tokens(analyzer, text).getLast().term();
   }
 
   private record Token(String term, int start, int end) {
