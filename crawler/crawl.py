@@ -142,14 +142,28 @@ class RunningRun:
             self.rendered += visit.page.rendered is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one transaction has put down."""
+
+    visits: tuple[tuple[Visit, int | None], ...]
+    """Each with the id of its capture, if it has one."""
+    refused: tuple[RejectedUrl, ...]
+    """As far as this worker knows, for the first time in their run."""
+
+
 async def run_crawler(
     engine: database.Engine,
     settings: CrawlerSettings,
     stop: asyncio.Event,
     on_tick: Callable[[dict[str, int]], None] = lambda _state: None,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    on_written: Callable[[Written], None] = lambda _written: None,
 ) -> None:
-    """Crawl whatever runs are wanted until `stop` is set. `on_tick` gets counts for people, once a second."""
+    """Crawl whatever runs are wanted until `stop` is set. `on_tick` gets counts for people, once a second.
+
+    `on_written` is called after each transaction, in the thread of the database: it may neither wait nor raise.
+    """
     async with AsyncExitStack() as resources:
         resolver = Resolver()
         fetcher = await resources.enter_async_context(Fetcher(settings.fetcher, resolver))
@@ -172,7 +186,7 @@ async def run_crawler(
             )
             visitor = Visitor(fetcher, robots, open_renderer, settings.limits, settings.user_agent, clock)
             with ArchiveWriter(settings.archive_folder, settings.worker) as writer:
-                crawler = Crawler(engine, frontier, writer, visitor, settings, in_thread, clock)
+                crawler = Crawler(engine, frontier, writer, visitor, settings, in_thread, clock, on_written)
                 await crawler.run(stop, on_tick)
 
 
@@ -188,6 +202,7 @@ class Crawler:
         settings: CrawlerSettings,
         in_thread: Callable[..., Awaitable[Any]],
         clock: Callable[[], datetime],
+        on_written: Callable[[Written], None],
     ) -> None:
         self._engine = engine
         self._frontier = frontier
@@ -196,6 +211,7 @@ class Crawler:
         self._settings = settings
         self._in_thread = in_thread
         self._clock = clock
+        self._on_written = on_written
         self._runs: dict[int, RunningRun] = {}
         self._hosts: dict[str, asyncio.Task[None]] = {}
         self._done: asyncio.Queue[Visit | HostDone] = asyncio.Queue(COMMIT_BACKLOG)
@@ -410,6 +426,8 @@ class Crawler:
                 self._know_runs(conn)  # a seed that moved widens the scope, and its new place is visited next
         self._remember(found)
         self._remember(refused)
+        numbered = tuple((visit, capture_ids.get(position)) for position, visit in enumerate(visits))
+        self._on_written(Written(numbered, tuple(refused)))
 
     def _fresh(self, found: Iterable[U]) -> list[U]:
         """Those that this worker has not yet written down in their run, each once."""

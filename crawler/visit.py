@@ -60,6 +60,8 @@ class Visit:
     outcome: CrawlOutcome
     page: FetchedPage | None = None
     """To be archived; None: nothing came, or nothing worth keeping."""
+    answer: FetchedPage | None = None
+    """What the server answered, whether it is kept or not."""
     digest: str = ""
     index_state: IndexState = IndexState.SKIPPED
     unchanged: bool = False
@@ -116,7 +118,7 @@ class Visitor:
             return self._retry(claim, exc.kind, str(exc), None)
         if claim.target.kind is LinkKind.SEED:
             visit = _with_links(visit, claim, [Link(url, kind=LinkKind.SITEMAP) for url in verdict.sitemaps], site)
-        return replace(visit, crawl_delay_s=verdict.crawl_delay_s)
+        return replace(visit, answer=page, crawl_delay_s=verdict.crawl_delay_s)
 
     async def _fetch(self, claim: Claim, request: FetchRequest, site: Site) -> tuple[FetchedPage, PageLinks | None]:
         """The page, through the browser where the site or the page needs it, and its links if it is HTML."""
