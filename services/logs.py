@@ -27,7 +27,6 @@ def configure(level: str, log_format: str, stream: TextIO | None = None) -> None
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        cache_logger_on_first_use=True,
     )
     target = stream or sys.stdout
     formatter = structlog.stdlib.ProcessorFormatter(
@@ -39,6 +38,7 @@ def configure(level: str, log_format: str, stream: TextIO | None = None) -> None
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
+    logging.getLogger("elastic_transport").setLevel(logging.ERROR)  # services.elastic says it better
     for name in OURS:
         logging.getLogger(name).setLevel(level.upper())
     # When the supervisor is killed our output has nowhere to go; that must not end what is under way.

@@ -424,6 +424,7 @@ class Child:
         self._ends_in_a_row = 0
         self._last_lines: deque[str] = deque(maxlen=1)
         self._output = _rotated(log_folder(settings) / f"{name}.log")
+        self._reader: threading.Thread | None = None
 
     @property
     def is_failing(self) -> bool:
@@ -446,7 +447,8 @@ class Child:
         )
         self._started_at = time.monotonic()
         self.mark = ProcessMark.of(self._process.pid)
-        threading.Thread(target=self._keep_output, args=(self._process,), daemon=True).start()
+        self._reader = threading.Thread(target=self._keep_output, args=(self._process,), daemon=True)
+        self._reader.start()
         self._on_change()
 
     def tend(self) -> None:
@@ -471,14 +473,16 @@ class Child:
 
     def wait(self) -> None:
         """Wait for its end, and help it along if it takes too long."""
-        if self._process is None:
-            return
-        try:
-            self._process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            log.warning("process does not end; killed", name=self.name.value)
-        self._kill_group()
-        self._process.wait()
+        if self._process is not None:
+            try:
+                self._process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                log.warning("process does not end; killed", name=self.name.value)
+            self._kill_group()
+            self._process.wait()
+        if self._reader is not None:
+            self._reader.join(STOP_TIMEOUT_S)
+        self._output.close()
 
     def _note_end(self, status: int, now: float) -> None:
         self._kill_group()
@@ -499,11 +503,12 @@ class Child:
 
     def _keep_output(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            text = line.decode(errors="replace").rstrip()
-            if text:
-                self._last_lines.append(text[:500])
-            self._output.emit(logging.makeLogRecord({"msg": text}))
+        with process.stdout:
+            for line in process.stdout:
+                text = line.decode(errors="replace").rstrip()
+                if text:
+                    self._last_lines.append(text[:500])
+                self._output.emit(logging.makeLogRecord({"msg": text}))
 
 
 def _spawn_supervisor(settings: Settings, sample: bool) -> ProcessMark:
