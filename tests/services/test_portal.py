@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -126,3 +128,11 @@ def test_the_sample_portal_is_about_the_sample_site() -> None:
     assert file.sites[0].settings.allow_private == ("127.0.0.1:20123",)
     with pytest.raises(ConfigurationError, match="plumbline up --sample"):
         read_portal_file(SAMPLE_PORTAL)
+
+
+@pytest.mark.parametrize("of", [control.PortalSettings, SiteSettings, SiteScope, control.Schedule])
+def test_every_key_of_the_file_is_documented(of: type) -> None:
+    text = (SAMPLE_PORTAL.parent / "docs" / "portal.md").read_text("utf-8")
+    names = [f"scope.{field.name}" if of is SiteScope else field.name for field in fields(of)]
+    missing = [name for name in names if f"`{name}`" not in text and not re.search(rf"\b{name} =", text)]
+    assert missing == []
