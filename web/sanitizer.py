@@ -44,6 +44,13 @@ def _names(listed: str) -> frozenset[str]:
     return frozenset(listed.split())
 
 
+# For pages without any style of their own: menus in a line, as their authors meant them.
+_PLAIN_STYLE = """<style>
+:where(nav,header) :where(ul,ol){display:flex;flex-wrap:wrap;gap:.2rem 1.1rem;margin:.4rem 0;padding:0;list-style:none}
+:where(dl){display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1.1rem}
+:where(dd){margin:0}
+</style>"""
+
 _KEPT = _names(
     "a abbr acronym address article aside b bdi bdo big blockquote br button caption center cite code col colgroup "
     "dd del details dfn dialog dir div dl dt em fieldset figcaption figure font footer h1 h2 h3 h4 h5 h6 header hgroup "
@@ -157,7 +164,7 @@ class _Copy:
 
     def document(self) -> str:
         self._end_line()
-        head = f"<title>{escape(self._title)}</title>{''.join(self._styles)}"
+        head = f"<title>{escape(self._title)}</title>{''.join(self._styles) or _PLAIN_STYLE}"
         return _document(head, "".join(self._out), self._root_attributes, self._body_attributes)
 
     def walk(self, root: LexborNode) -> None:

@@ -99,3 +99,21 @@ WORKERS: dict[str, LazyString] = {
     WorkerKind.SCHEDULER: _l("Scheduler"),
     WorkerKind.WEB: _l("Portal"),
 }
+
+ENDINGS: dict[str, LazyString] = {
+    "stopped": _l("Stopped by you"),
+    "every URL visited": _l("Every page was visited"),
+    "no page could be fetched": _l("No page could be fetched"),
+    "the site was deleted": _l("The site was deleted"),
+}
+"""Why a run ended, as the crawler writes it down."""
+
+STARTERS: dict[str, LazyString] = {"command line": _l("the command line"), "schedule": _l("the schedule")}
+"""Who started a run, where that was not a user."""
+
+
+def ending(reason: str | None) -> str:
+    """Why a run ended, in the reader's language as far as the sentence is known."""
+    if reason and reason.startswith("page budget reached"):
+        return str(REJECTIONS[Rejection.BUDGET])
+    return str(ENDINGS.get(reason or "", reason or ""))
