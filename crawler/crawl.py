@@ -14,8 +14,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
@@ -69,13 +68,10 @@ LEAVE_S = 8.0
 """How long visits under way may take to end when the process is told to stop."""
 ENOUGH_JUDGED = 10
 MOSTLY = 0.8
-SEEN_URLS = 200_000
-"""Links remembered as already written down in their run, so that menus do not ask the database on every page."""
 
 log = structlog.get_logger()
 P = ParamSpec("P")
 T = TypeVar("T")
-U = TypeVar("U", CrawlUrl, RejectedUrl)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +146,8 @@ class Written:
     """Each with the id of its capture, if it has one."""
     refused: tuple[RejectedUrl, ...]
     """As far as this worker knows, for the first time in their run."""
+    site_keys: Mapping[int, str]
+    """Of the runs, by their ids."""
 
 
 async def run_crawler(
@@ -213,11 +211,11 @@ class Crawler:
         self._clock = clock
         self._on_written = on_written
         self._runs: dict[int, RunningRun] = {}
+        self._site_keys: dict[int, str] = {}
         self._hosts: dict[str, asyncio.Task[None]] = {}
         self._done: asyncio.Queue[Visit | HostDone] = asyncio.Queue(COMMIT_BACKLOG)
         self._wake = asyncio.Event()
         self._quiet = asyncio.Event()
-        self._seen: OrderedDict[tuple[type, int, bytes], None] = OrderedDict()
         self._visits = 0
 
     async def run(self, stop: asyncio.Event, on_tick: Callable[[dict[str, int]], None]) -> None:
@@ -264,6 +262,7 @@ class Crawler:
 
     def _know_runs(self, conn: database.Connection) -> None:
         self._runs = {info.run_id: self._refreshed(info) for info in self._frontier.running(conn)}
+        self._site_keys |= {run_id: run.info.key for run_id, run in self._runs.items()}
 
     def _refreshed(self, info: RunInfo) -> RunningRun:
         known = self._runs.get(info.run_id)
@@ -405,8 +404,8 @@ class Crawler:
         now = self._clock()
         visits = [item for item in batch if isinstance(item, Visit)]
         hosts = [item for item in batch if isinstance(item, HostDone)]
-        found = self._fresh(url for visit in visits for url in visit.found)
-        refused = self._fresh(url for visit in visits for url in visit.rejected)
+        found = [url for visit in visits for url in visit.found]
+        refused = [url for visit in visits for url in visit.rejected]
         with database.write(self._engine) as conn:
             # Of a lost claim, or of a site that was deleted meanwhile, nothing is written down.
             current = self._frontier.current(conn, [capture.claim for capture in kept.values()])
@@ -424,21 +423,8 @@ class Crawler:
                 self._frontier.drop_queue(conn, run_id, Rejection.BUDGET, now)
             if any(url.kind is LinkKind.SEED for url in found):
                 self._know_runs(conn)  # a seed that moved widens the scope, and its new place is visited next
-        self._remember(found)
-        self._remember(refused)
         numbered = tuple((visit, capture_ids.get(position)) for position, visit in enumerate(visits))
-        self._on_written(Written(numbered, tuple(refused)))
-
-    def _fresh(self, found: Iterable[U]) -> list[U]:
-        """Those that this worker has not yet written down in their run, each once."""
-        fresh = {_seen_key(url): url for url in found}
-        return [url for key, url in fresh.items() if key not in self._seen]
-
-    def _remember(self, written: Sequence[CrawlUrl | RejectedUrl]) -> None:
-        for url in written:
-            self._seen[_seen_key(url)] = None
-        while len(self._seen) > SEEN_URLS:
-            self._seen.popitem(last=False)
+        self._on_written(Written(numbered, tuple(refused), dict(self._site_keys)))
 
 
 async def _wait(event: asyncio.Event, at_most_s: float) -> None:
@@ -446,11 +432,6 @@ async def _wait(event: asyncio.Event, at_most_s: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(at_most_s):
             await event.wait()
-
-
-def _seen_key(url: CrawlUrl | RejectedUrl) -> tuple[type, int, bytes]:
-    """Found and refused apart: what one page may not lead to, another one may."""
-    return type(url), url.run_id, urls.urlhash(url.urlkey)
 
 
 def _patiently(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

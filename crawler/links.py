@@ -8,7 +8,7 @@ fewer links, never an exception.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -82,18 +82,28 @@ _GIANT_TAG: Final = re.compile(r"<[a-zA-Z][^>]{20000,}>")
 _MAX_ATTRIBUTES: Final = 1_000
 
 
+def _never(_url: str) -> bool:
+    return False
+
+
 def read_links(
-    html: str, url: str, charset: str = "utf-8", keep_hash_routes: bool = False, with_context: bool = True
+    html: str,
+    url: str,
+    charset: str = "utf-8",
+    keep_hash_routes: bool = False,
+    with_context: bool = True,
+    is_known: Callable[[str], bool] = _never,
 ) -> PageLinks:
     """Everything that a page's HTML tells the crawler.
 
     `url` is where the page came from, `charset` what its bytes were in. With `keep_hash_routes`, links to `#!…` and
     `#/…` are pages of their own (for sites that are rendered). `with_context=False` leaves the text around the
-    links out, which takes a third of the time.
+    links out, which takes a third of the time. Anchors to URLs that are known (`is_known`) are left out too: most
+    links of a site stand on all of its pages.
     """
     tree = LexborHTMLParser(_tamed(html))
     others = tree.css(_OTHERS)
-    page = _Page(_base_url(others, url), charset, keep_hash_routes, with_context)
+    page = _Page(_base_url(others, url), charset, keep_hash_routes, with_context, is_known)
     for node in tree.css(_ANCHORS):
         page.take_anchor(node)
     unseen_chars = 0
@@ -138,11 +148,19 @@ def header_directives(values: Iterable[str], user_agent: str) -> RobotsDirective
 class _Page:
     """What the pass has found so far."""
 
-    def __init__(self, base_url: str, charset: str, keep_hash_routes: bool, with_context: bool) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        charset: str,
+        keep_hash_routes: bool,
+        with_context: bool,
+        is_known: Callable[[str], bool],
+    ) -> None:
         self.base_url = base_url
         self.charset = charset
         self.keep_hash_routes = keep_hash_routes
         self.with_context = with_context
+        self.is_known = is_known
         self.links: dict[str, Link] = {}
         self.canonicals: dict[str, str] = {}
         self.refresh: str | None = None
@@ -163,7 +181,7 @@ class _Page:
     def take_anchor(self, node: LexborNode) -> None:
         attributes = node.attributes
         url = self._resolve(attributes["href"])
-        if url is None:
+        if url is None or self.is_known(url):
             return
         rel = _tokens(attributes.get("rel"))
         known = self.links.get(url)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -33,6 +34,7 @@ from crawler.records import (
     RenderMode,
     RobotsDirectives,
     SiteSettings,
+    Strategy,
     Validators,
 )
 from crawler.renderer import Renderer
@@ -42,6 +44,9 @@ from crawler.sitemaps import read_sitemap
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 GONE = frozenset({404, 410})
+OF_THE_WAY = frozenset({Rejection.DEPTH, Rejection.NOFOLLOW})
+"""Refusals that speak of how a URL was found: by another way it may be welcome."""
+KNOWN_URLS = 200_000
 HTML_TYPES = ("text/html", "application/xhtml+xml", "application/vnd.wap.xhtml+xml")
 
 
@@ -83,6 +88,30 @@ class Site:
     needs_browser: bool | None
 
 
+class KnownUrls:
+    """URLs that a run has met in this process: found, or refused for what they are. The newest so many of them.
+
+    Most links of a site stand on all of its pages; this way each is looked at once.
+    """
+
+    def __init__(self, size: int = KNOWN_URLS) -> None:
+        self._size = size
+        self._urls: OrderedDict[tuple[int, str], None] = OrderedDict()
+
+    def add(self, run_id: int, url: str) -> None:
+        self._urls[run_id, url] = None
+        if len(self._urls) > self._size:
+            self._urls.popitem(last=False)
+
+    def of_run(self, run_id: int, forget: bool = False) -> Callable[[str], bool]:
+        """Whether a URL is known in a run. With `forget` none is: where a further link to a URL may count.
+
+        Breadth-first, the first link is the shortest way already.
+        """
+        known = self._urls
+        return (lambda _url: False) if forget else (lambda url: (run_id, url) in known)
+
+
 @dataclass(slots=True)
 class Visitor:
     """Visits claims. Collaborators are given; the renderer is made when the first page needs it."""
@@ -94,6 +123,7 @@ class Visitor:
     user_agent: str
     clock: Callable[[], datetime]
     chance: Callable[[], float] = random.random
+    known: KnownUrls = field(default_factory=KnownUrls)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def visit(self, claim: Claim, site: Site) -> Visit:
@@ -117,18 +147,18 @@ class Visitor:
         except FetchError as exc:
             return self._retry(claim, exc.kind, str(exc), None)
         if claim.target.kind is LinkKind.SEED:
-            visit = _with_links(visit, claim, [Link(url, kind=LinkKind.SITEMAP) for url in verdict.sitemaps], site)
+            visit = self._with_links(visit, claim, [Link(url, kind=LinkKind.SITEMAP) for url in verdict.sitemaps], site)
         return replace(visit, answer=page, crawl_delay_s=verdict.crawl_delay_s)
 
     async def _fetch(self, claim: Claim, request: FetchRequest, site: Site) -> tuple[FetchedPage, PageLinks | None]:
         """The page, through the browser where the site or the page needs it, and its links if it is HTML."""
         mode = RenderMode.NEVER if claim.target.kind is LinkKind.SITEMAP else site.settings.render
         if mode is RenderMode.ALWAYS or (mode is RenderMode.AUTO and site.needs_browser):
-            return await self._render(request, None)
+            return await self._render(claim, request, None, site)
         page = await self._fetch_past_itself(claim, request)
-        page_links = _read_links(page)
+        page_links = self._read_links(claim, page, site)
         if mode is RenderMode.AUTO and page_links is not None and links.needs_browser(page_links):
-            return await self._render(request, page)
+            return await self._render(claim, request, page, site)
         return page, page_links
 
     async def _fetch_past_itself(self, claim: Claim, request: FetchRequest) -> FetchedPage:
@@ -143,7 +173,9 @@ class Visitor:
             FetchErrorKind.PROTOCOL, f"{request.url} redirects to itself more than {self.limits.max_redirects} times"
         )
 
-    async def _render(self, request: FetchRequest, static: FetchedPage | None) -> tuple[FetchedPage, PageLinks | None]:
+    async def _render(
+        self, claim: Claim, request: FetchRequest, static: FetchedPage | None, site: Site
+    ) -> tuple[FetchedPage, PageLinks | None]:
         """The rendered page; if the browser cannot be had and there is a static one, that one with a fault."""
         try:
             async with self._opening:
@@ -153,7 +185,7 @@ class Visitor:
             if static is None or exc.kind is not FetchErrorKind.BROWSER:
                 raise
             page = replace(static, faults=(*static.faults, Fault.RENDER_FAILED))
-        return page, _read_links(page)
+        return page, self._read_links(claim, page, site)
 
     def _judge(self, claim: Claim, page: FetchedPage, page_links: PageLinks | None, site: Site) -> Visit:
         """What the answer means."""
@@ -173,7 +205,7 @@ class Visitor:
         if {Fault.PARTIAL, Fault.TOO_SLOW} & set(page.faults):
             return self._incomplete(claim, page)
         if claim.target.kind is LinkKind.SITEMAP:
-            return _listing(claim, page, site)
+            return self._listing(claim, page, site)
         if page_links is not None and page_links.refresh is not None:
             return self._redirection(claim, page, page_links.refresh, LinkKind.REFRESH, site)
         return self._page(claim, page, page_links, site)
@@ -198,11 +230,65 @@ class Visitor:
             unchanged=unchanged,
             rejected=refused,
         )
-        return visit if page_links is None else _with_links(visit, claim, page_links.links, site, directives.nofollow)
+        return (
+            visit if page_links is None else self._with_links(visit, claim, page_links.links, site, directives.nofollow)
+        )
 
     def _directives(self, page: FetchedPage, page_links: PageLinks | None) -> RobotsDirectives:
         of_response = links.header_directives(page.header_values("X-Robots-Tag"), self.user_agent)
         return of_response if page_links is None else of_response | page_links.directives
+
+    def _read_links(self, claim: Claim, page: FetchedPage, site: Site) -> PageLinks | None:
+        """One pass over the HTML that counts: the rendered one if there is one."""
+        if page.status != 200 or not _is_html(page):
+            return None
+        decoded = charset.decode(page.body, page.header("Content-Type") or "")
+        # Queries are written in the charset that the document came in, rendered or not.
+        html, url = decoded.text, page.url
+        if page.rendered is not None:
+            html, url = page.rendered.html, page.rendered.final_url
+        strategy = site.settings.strategy
+        found = links.read_links(
+            html,
+            url,
+            decoded.charset,
+            with_context=strategy is Strategy.BEST_FIRST,
+            is_known=self.known.of_run(claim.target.run_id, forget=strategy is not Strategy.BREADTH_FIRST),
+        )
+        if page.rendered is None or page.rendered.leads_to is None:
+            return found
+        return replace(found, links=(*found.links, Link(page.rendered.leads_to, kind=LinkKind.REFRESH)))
+
+    def _with_links(
+        self, visit: Visit, claim: Claim, links: Iterable[Link], site: Site, nofollow: bool = False
+    ) -> Visit:
+        """The visit with its links: those that join the frontier, and those that do not, each with its reason."""
+        here = claim.target
+        found: list[CrawlUrl] = []
+        rejected: list[RejectedUrl] = []
+        for link in links:
+            try:
+                target = _crawl_url(claim, link, site)
+            except BadUrl:
+                rejected.append(RejectedUrl(here.run_id, link.url, link.url, Rejection.BAD_URL, here.url))
+                continue
+            refusal = Rejection.NOFOLLOW if nofollow or link.nofollow else site.scope.refusal(target)
+            if refusal is None:
+                found.append(target)
+            else:
+                rejected.append(RejectedUrl(target.run_id, target.url, target.urlkey, refusal, here.url))
+            if refusal not in OF_THE_WAY:
+                self.known.add(here.run_id, link.url)
+        return replace(visit, found=(*visit.found, *found), rejected=(*visit.rejected, *rejected))
+
+    def _listing(self, claim: Claim, page: FetchedPage, site: Site) -> Visit:
+        """A sitemap or feed: no page of its own, but all that it lists is found."""
+        sitemap = read_sitemap(page.body, page.url)
+        digest = fingerprint.digest(page.body)
+        outcome = CrawlOutcome(claim, CrawlStatus.LISTING, validators=_validators(page, digest))
+        listed = [Link(entry.url, kind=LinkKind.LISTED) for entry in sitemap.pages]
+        further = [Link(url, kind=LinkKind.SITEMAP) for url in sitemap.sitemaps]
+        return self._with_links(Visit(outcome, page=page, digest=digest), claim, [*further, *listed], site)
 
     def _redirection(self, claim: Claim, page: FetchedPage, to: str, kind: LinkKind, site: Site) -> Visit:
         """A redirect or an immediate refresh: its target goes through scope and frontier like a link."""
@@ -298,48 +384,6 @@ def _is_indexable(page: FetchedPage) -> bool:
     """HTML and plain text; other types join as the extractor learns them."""
     kind = (page.header("Content-Type") or "").split(";")[0].strip().lower()
     return page.status == 200 and bool(page.body) and (_is_html(page) or kind == "text/plain")
-
-
-def _read_links(page: FetchedPage) -> PageLinks | None:
-    """One pass over the HTML that counts: the rendered one if there is one."""
-    if page.status != 200 or not _is_html(page):
-        return None
-    decoded = charset.decode(page.body, page.header("Content-Type") or "")
-    if page.rendered is None:
-        return links.read_links(decoded.text, page.url, decoded.charset)
-    # Queries are written in the charset that the document came in, rendered or not.
-    found = links.read_links(page.rendered.html, page.rendered.final_url, decoded.charset)
-    if page.rendered.leads_to is None:
-        return found
-    return replace(found, links=(*found.links, Link(page.rendered.leads_to, kind=LinkKind.REFRESH)))
-
-
-def _with_links(visit: Visit, claim: Claim, links: Iterable[Link], site: Site, nofollow: bool = False) -> Visit:
-    """The visit with its links: those that join the frontier, and those that do not, each with its reason."""
-    found: list[CrawlUrl] = []
-    rejected: list[RejectedUrl] = []
-    for link in links:
-        try:
-            target = _crawl_url(claim, link, site)
-        except BadUrl:
-            rejected.append(RejectedUrl(claim.target.run_id, link.url, link.url, Rejection.BAD_URL, claim.target.url))
-            continue
-        refusal = Rejection.NOFOLLOW if nofollow or link.nofollow else site.scope.refusal(target)
-        if refusal is None:
-            found.append(target)
-        else:
-            rejected.append(RejectedUrl(target.run_id, target.url, target.urlkey, refusal, claim.target.url))
-    return replace(visit, found=(*visit.found, *found), rejected=(*visit.rejected, *rejected))
-
-
-def _listing(claim: Claim, page: FetchedPage, site: Site) -> Visit:
-    """A sitemap or feed: no page of its own, but all that it lists is found."""
-    sitemap = read_sitemap(page.body, page.url)
-    digest = fingerprint.digest(page.body)
-    outcome = CrawlOutcome(claim, CrawlStatus.LISTING, validators=_validators(page, digest))
-    listed = [Link(entry.url, kind=LinkKind.LISTED) for entry in sitemap.pages]
-    further = [Link(url, kind=LinkKind.SITEMAP) for url in sitemap.sitemaps]
-    return _with_links(Visit(outcome, page=page, digest=digest), claim, [*further, *listed], site)
 
 
 def _crawl_url(claim: Claim, link: Link, site: Site) -> CrawlUrl:
