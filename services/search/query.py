@@ -88,8 +88,8 @@ def _gate(chunks: tuple[str, ...], text: str) -> Json:
 def _chunk_gate(chunk: str) -> Json:
     core = _without_question_words(chunk)
     fields = ("words", "title.bigram", "body.bigram")
-    is_sentence = len(core) > ranking.LONG_CHUNK_CHARS
-    minimum = ranking.MIN_MATCH_IN_SENTENCE if is_sentence else ranking.MIN_MATCH_IN_NAME
+    asks = core != chunk or len(core) > ranking.LONG_CHUNK_CHARS
+    minimum = ranking.MIN_MATCH_IN_QUESTION if asks else ranking.MIN_MATCH_IN_NAME
     return _any([_match(field, core, minimum_should_match=minimum) for field in fields])
 
 

@@ -22,8 +22,9 @@ LONG_CHUNK_CHARS = 9
 """What is typed together and longer than this is a sentence or question, no name."""
 MIN_MATCH_IN_NAME = "3<60%"
 """Of words typed together up to three must all be there, of more three in five."""
-MIN_MATCH_IN_SENTENCE = "25%"
-"""Of the words of a question one in four must be there; the ranking does the rest."""
+MIN_MATCH_IN_QUESTION = "25%"
+"""Of the words of a question one in four must be there; the ranking does the rest. Answers rarely repeat a question:
+60 % cost 0.03 of R@10 on cmrc-dev."""
 MIN_CHUNKS = "1<-1 4<60%"
 """Of words typed apart one may be missing, of more than four two in five."""
 

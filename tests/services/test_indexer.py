@@ -1,0 +1,272 @@
+"""The indexer: from a waiting capture to a document, and what becomes of those that cannot be one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.engine import Engine
+
+from crawler import database
+from crawler.archive import captures
+from crawler.records import Capture, IndexState
+from crawler.urls import document_id
+from services import indexer as indexer_module
+from services.config import Settings
+from services.elastic import BulkDocument, BulkOutcome, BulkResult, Elastic, ElasticUser, credentials
+from services.indexer import VERSION_STEP_BITS, Indexer, run_indexer
+from services.search.records import SearchQuery
+from services.search.search import search
+from tests.crawler.archive.shelf import NOW, Shelf, make_page
+
+PAGE = "<title>渠首_河湾网</title><body><h1>渠首</h1><p>渠首今天开闸放水，下游六座泵站同时投入运行。</p></body>"
+DEADLINE_S = 60.0
+
+
+class Index:
+    """What an `Elastic` is to the indexer, with outcomes as they are told: states that a real node does not show."""
+
+    def __init__(self) -> None:
+        self.tell: Callable[[BulkDocument], tuple[BulkOutcome, str | None]] = lambda _: (BulkOutcome.INDEXED, None)
+        self.bulks: list[list[BulkDocument]] = []
+        self.stored: dict[str, int] = {}
+
+    def ensure_indices(self) -> None:
+        pass
+
+    def bulk(self, documents: Sequence[BulkDocument]) -> tuple[BulkResult, ...]:
+        if documents:
+            self.bulks.append(list(documents))
+        return tuple(BulkResult(document.document_id, *self.tell(document)) for document in documents)
+
+    def versions(self, document_ids: Sequence[str]) -> dict[str, int]:
+        return {name: self.stored[name] for name in document_ids if name in self.stored}
+
+
+class Desk:
+    """An indexer over a shelf, with a clock of the test's own."""
+
+    def __init__(self, settings: Settings, engine: Engine, shelf: Shelf) -> None:
+        self.engine, self.shelf = engine, shelf
+        self.index = Index()
+        self.now = NOW + timedelta(hours=1)
+        given: Any = self.index
+        self.indexer = Indexer(settings, engine, given, "indexer-1", lambda: self.now)
+
+    def work(self) -> None:
+        """Until there is nothing to do now."""
+        deadline = time.monotonic() + DEADLINE_S
+        while self.indexer.step():
+            self.indexer.wait(0.01)
+            assert time.monotonic() < deadline
+
+    def state(self, capture: Capture) -> tuple[IndexState, str | None]:
+        with database.read(self.engine) as conn:
+            found = captures.get(conn, capture.capture_id)
+        assert found is not None
+        return found.index_state, found.index_error
+
+    def sent(self) -> list[list[str]]:
+        return [[document.source["url"] for document in bulk if document.source] for bulk in self.index.bulks]
+
+
+@pytest.fixture
+def shelf(engine: Engine, settings: Settings) -> Iterator[Shelf]:
+    shelf = Shelf(engine, settings.archive_folder)
+    yield shelf
+    shelf.writer.close()
+
+
+@pytest.fixture
+def desk(settings: Settings, engine: Engine, shelf: Shelf) -> Iterator[Desk]:
+    desk = Desk(settings.model_copy(update={"extract_processes": 1, "extract_timeout_s": 20.0}), engine, shelf)
+    yield desk
+    desk.indexer.leave()
+
+
+def page(name: str, html: str = PAGE, **options: Any) -> Any:
+    return make_page(f"http://h.example/{name}", html.encode(), **options)
+
+
+def test_a_capture_becomes_a_document_fenced_by_its_generation(desk):
+    capture = desk.shelf.keep(page("a"))
+    desk.work()
+    ((document,),) = desk.index.bulks
+    assert document.document_id == document_id(capture.urlkey)
+    assert document.version == capture.generation << VERSION_STEP_BITS
+    assert document.source["title"] == "渠首"
+    assert document.source["capture_id"] == capture.capture_id
+    assert (document.source["host"], document.source["path"]) == ("h.example:80", "/a")
+    assert "links" not in document.source and "author" not in document.source
+    assert desk.state(capture) == (IndexState.INDEXED, None)
+
+
+def test_what_is_no_page_is_skipped_with_a_reason(desk):
+    missing = desk.shelf.keep(page("missing", status=404))
+    picture = desk.shelf.keep(make_page("http://h.example/p.png", b"\x89PNG", headers=(("Content-Type", "image/png"),)))
+    empty = desk.shelf.keep(page("empty", "<script>1</script>"))
+    desk.work()
+    assert desk.state(missing) == (IndexState.SKIPPED, "the server answered 404")
+    assert desk.state(picture) == (IndexState.SKIPPED, "image/png is not text")
+    assert desk.state(empty) == (IndexState.SKIPPED, "the page shows no text")
+    assert desk.index.bulks == []
+
+
+def test_the_rendered_page_is_what_is_indexed(desk):
+    desk.shelf.keep(page("a", "<script>write()</script>", rendered="<body><p>脚本写出的渠首消息。</p></body>"))
+    desk.work()
+    assert desk.index.bulks[0][0].source["body"] == "脚本写出的渠首消息。"
+
+
+def test_a_refused_document_is_recorded_and_holds_nobody_up(desk):
+    bad, good = desk.shelf.keep(page("bad")), desk.shelf.keep(page("good"))
+    refused = (BulkOutcome.REFUSED, "failed to parse field [published_at]")
+    desk.index.tell = lambda document: refused if "bad" in document.source["url"] else (BulkOutcome.INDEXED, None)
+    desk.work()
+    assert desk.state(bad) == (IndexState.REFUSED, "Elasticsearch refused it: failed to parse field [published_at]")
+    assert desk.state(good) == (IndexState.INDEXED, None)
+    desk.now += timedelta(hours=1)
+    desk.work()
+    assert len(desk.index.bulks) == 1
+
+
+def test_a_busy_answer_is_tried_again_later_and_alone(desk):
+    captured = [desk.shelf.keep(page(name)) for name in "ab"]
+    busy = (BulkOutcome.RETRY, "queue full")
+    desk.index.tell = lambda document: busy if document.source["url"].endswith("b") else (BulkOutcome.INDEXED, None)
+    desk.work()
+    assert [desk.state(capture) for capture in captured] == [
+        (IndexState.INDEXED, None),
+        (IndexState.WAITING, "queue full"),
+    ]
+    desk.work()
+    assert len(desk.index.bulks) == 1
+    desk.index.tell = lambda _: (BulkOutcome.INDEXED, None)
+    desk.now += timedelta(seconds=2)
+    desk.work()
+    assert desk.sent()[1:] == [["http://h.example/b"]]
+    assert desk.state(captured[1]) == (IndexState.INDEXED, None)
+
+
+def test_a_node_whose_disk_is_full_is_asked_seldom_and_loses_nothing(desk):
+    captured = [desk.shelf.keep(page(name)) for name in "abc"]
+    desk.index.tell = lambda _: (BulkOutcome.BLOCKED, "disk usage exceeded flood-stage watermark")
+    desk.work()
+    for _ in range(30):
+        desk.now += timedelta(seconds=1)
+        desk.work()
+    assert len(desk.index.bulks) <= 5
+    assert "indexing is paused" in desk.indexer.message and "flood-stage" in desk.indexer.message
+    assert {desk.state(capture)[0] for capture in captured} == {IndexState.WAITING}
+    desk.index.tell = lambda _: (BulkOutcome.INDEXED, None)
+    desk.now += timedelta(seconds=15)
+    desk.work()
+    assert {desk.state(capture) for capture in captured} == {(IndexState.INDEXED, None)}
+    assert desk.indexer.message == ""
+
+
+def test_a_page_that_hangs_or_kills_its_process_costs_only_itself(settings, engine, shelf, monkeypatch):
+    monkeypatch.setattr(indexer_module, "_extract", stumbling_extract)
+    limits = settings.model_copy(update={"extract_processes": 2, "extract_timeout_s": 3.0})
+    desk = Desk(limits, engine, shelf)
+    try:
+        names = ("hang", "die", "raise", "fine")
+        captured = {name: shelf.keep(page(name)) for name in names}
+        desk.work()
+        states = {name: desk.state(captured[name]) for name in names}
+    finally:
+        desk.indexer.leave()
+    assert states["hang"] == (IndexState.REFUSED, "its text could not be taken out within 3 seconds")
+    assert states["die"][0] is IndexState.REFUSED and "ended the extracting process" in states["die"][1]
+    assert states["raise"] == (IndexState.REFUSED, "its text could not be taken out: ValueError: odd page")
+    assert states["fine"] == (IndexState.INDEXED, None)
+
+
+def stumbling_extract(source: Any) -> Any:
+    """In a process of the pool: stumbles over pages by name."""
+    if source.url.endswith("hang"):
+        time.sleep(600)
+    if source.url.endswith("die"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if source.url.endswith("raise"):
+        raise ValueError("odd page")
+    return indexer_module.extract(source)
+
+
+def test_a_damaged_capture_is_refused(desk):
+    capture = desk.shelf.keep(page("a"))
+    for path in desk.shelf.files():
+        path.write_bytes(b"")
+    desk.work()
+    state, reason = desk.state(capture)
+    assert state is IndexState.REFUSED and reason
+
+
+def test_the_same_visit_extracted_again_goes_above_partial_updates(desk):
+    capture = desk.shelf.keep(page("a"))
+    name, version = document_id(capture.urlkey), capture.generation << VERSION_STEP_BITS
+    desk.index.stored = {name: version + 3}
+    desk.index.tell = lambda document: (
+        (BulkOutcome.SUPERSEDED, "conflict") if document.version <= version + 3 else (BulkOutcome.INDEXED, None)
+    )
+    desk.work()
+    assert [bulk[0].version for bulk in desk.index.bulks] == [version, version + 4]
+    assert desk.state(capture)[0] is IndexState.INDEXED
+
+
+def test_a_newer_page_is_never_overwritten(desk):
+    capture = desk.shelf.keep(page("a"))
+    desk.index.stored = {document_id(capture.urlkey): (capture.generation + 1) << VERSION_STEP_BITS}
+    desk.index.tell = lambda _: (BulkOutcome.SUPERSEDED, "conflict")
+    desk.work()
+    assert len(desk.index.bulks) == 1
+    assert desk.state(capture) == (IndexState.SKIPPED, "a newer version is indexed")
+
+
+def test_what_is_not_done_when_the_indexer_leaves_waits_for_the_next(desk):
+    capture = desk.shelf.keep(page("a"))
+    desk.indexer.step()
+    desk.indexer.leave()
+    with database.write(desk.engine) as conn:
+        assert [found.capture_id for found in captures.claim_waiting(conn, "indexer-2", desk.now, 10, 60)] == [
+            capture.capture_id
+        ]
+
+
+@pytest.mark.node
+def test_a_page_is_searchable_within_two_seconds(node_settings, sqlite_template, tmp_path):
+    Path(node_settings.effective_database_url.removeprefix("sqlite:///")).write_bytes(sqlite_template.read_bytes())
+    engine = database.open_database(node_settings.effective_database_url)
+    shelf = Shelf(engine, node_settings.archive_folder)
+    shelf.keep(page("first"))
+    stop = threading.Event()
+    process = threading.Thread(target=run_indexer, args=(node_settings, engine, stop))
+    process.start()
+    try:
+        with Elastic(credentials(node_settings, ElasticUser.READER), node_settings.index_prefix) as reader:
+            wait_for(lambda: search(reader, SearchQuery("渠首 放水")).total == 1)
+            shelf.keep(page("second", PAGE.replace("开闸", "关闸")))
+            began = time.monotonic()
+            wait_for(lambda: search(reader, SearchQuery("关闸")).total == 1)
+            assert time.monotonic() - began < 5  # two seconds on a machine that does nothing else
+            hit = search(reader, SearchQuery("关闸")).hits[0]
+            assert hit.plain_title == "渠首" and hit.url == "http://h.example/second"
+    finally:
+        stop.set()
+        process.join()
+        shelf.writer.close()
+        engine.dispose()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
