@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
@@ -145,7 +145,7 @@ class Written:
     visits: tuple[tuple[Visit, int | None], ...]
     """Each with the id of its capture, if it has one."""
     refused: tuple[RejectedUrl, ...]
-    """As far as this worker knows, for the first time in their run."""
+    """May have been told of before."""
     site_keys: Mapping[int, str]
     """Of the runs, by their ids."""
 
