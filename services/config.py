@@ -82,6 +82,7 @@ class Settings(BaseSettings):
         None, validation_alias="ELASTICSEARCH_CA", description="Certificate authority file of that cluster."
     )
     index_prefix: str = Field("plumbline-", description="Before the name of each index and alias.")
+    log_months: int = Field(12, ge=1, description="Months that `crawl-log` and `queries` are kept, beside this one.")
     node_heap_mb: int = Field(512, ge=256, description="Heap of the local node; 512 serves about a million pages.")
     node_start_timeout_s: float = Field(240.0, gt=0, description="Until the local node answers; 15 to 30 is usual.")
 

@@ -8,9 +8,11 @@ SearchRefused (asking again does not help).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
@@ -73,6 +75,10 @@ class IndexName(StrEnum):
     QUERIES = "queries"
 
 
+LOGS = frozenset((IndexName.CRAWL_LOG, IndexName.QUERIES))
+"""Kept in an index a month (`crawl-log-2026.11`): the alias reads all of them, and writes to the newest."""
+
+
 class BulkOutcome(StrEnum):
     """What became of one document of a bulk."""
 
@@ -107,6 +113,14 @@ class BulkResult:
     document_id: str
     outcome: BulkOutcome
     reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """An entry for a log. One that comes twice with the same id is kept once."""
+
+    entry_id: str
+    source: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +162,23 @@ class Elastic:
         """The alias as Elasticsearch knows it."""
         return f"{self.prefix}{name}"
 
-    def ensure_indices(self, names: Iterable[IndexName] = tuple(IndexName)) -> None:
-        """Make the indices that are not there yet; several processes may do so at once."""
+    def ensure_indices(self, names: Iterable[IndexName] = tuple(IndexName), now: datetime | None = None) -> None:
+        """Make the indices that are not there yet, those of this month for the logs; several may do so at once."""
         for name in names:
-            self._ensure_index(name)
+            if name in LOGS:
+                self._ensure_month(name, now or datetime.now(UTC))
+            else:
+                self._ensure_index(name)
+
+    def expire_logs(self, keep_months: int, now: datetime) -> tuple[str, ...]:
+        """Delete the logs of months that ended more than `keep_months` ago; their indices' names."""
+        oldest_kept = now.year * 12 + now.month - keep_months
+        with _translated():
+            found = [index for name in LOGS for index in self._client.indices.get(index=f"{self.alias(name)}-*")]
+            expired = sorted(index for index in found if (month := _month(index)) and month < oldest_kept)
+            for index in expired:
+                self._client.options(ignore_status=404).indices.delete(index=index)
+        return tuple(expired)
 
     def delete_indices(self, names: Iterable[IndexName] = tuple(IndexName)) -> None:
         """Delete indices and all that is in them."""
@@ -196,19 +223,20 @@ class Elastic:
         """
         if not documents:
             return ()
+        ids = [document.document_id for document in documents]
         operations = [part for document in documents for part in _operation(document)]
         try:
             client = self._client.options(request_timeout=WRITE_TIMEOUT_S)
             answer = client.bulk(index=self.alias(name), operations=operations, require_alias=True)
         except SerializationError as exc:
-            return _same_for_all(documents, BulkOutcome.REFUSED, str(exc))
+            return _same_for_all(ids, BulkOutcome.REFUSED, str(exc))
         except TransportError as exc:
-            return _same_for_all(documents, BulkOutcome.RETRY, f"no answer from Elasticsearch ({exc.message})")
+            return _same_for_all(ids, BulkOutcome.RETRY, f"no answer from Elasticsearch ({exc.message})")
         except ApiError as exc:
             outcome = _outcome(exc.status_code, _error_type(exc.body))
             if outcome is BulkOutcome.REFUSED and len(documents) > 1:
                 return tuple(result for document in documents for result in self.bulk([document], name))
-            return _same_for_all(documents, outcome, _reason(exc))
+            return _same_for_all(ids, outcome, _reason(exc))
         return tuple(_result(item) for item in answer["items"])
 
     def versions(self, document_ids: Iterable[str], name: IndexName = IndexName.PAGES) -> dict[str, int]:
@@ -217,32 +245,63 @@ class Elastic:
             answer = self._client.mget(index=self.alias(name), ids=list(document_ids), source=False)
         return {found["_id"]: int(found["_version"]) for found in answer["docs"] if found.get("found")}
 
-    def append(self, entries: Sequence[Mapping[str, Any]], name: IndexName) -> None:
-        """Add entries to a log. Raises SearchUnavailable or SearchRefused if one is not taken."""
-        operations: list[Mapping[str, Any]] = []
-        for entry in entries:
-            operations += ({"create": {}}, entry)
-        with _translated():
-            answer = self._client.bulk(index=self.alias(name), operations=operations) if operations else None
-        failed = (
-            next((item["create"] for item in answer["items"] if "error" in item["create"]), None) if answer else None
-        )
-        if failed:
-            raise SearchRefused(f"the {name} took an entry not: {failed['error'].get('reason')}")
+    def append(self, entries: Sequence[LogEntry], name: IndexName) -> tuple[BulkResult, ...]:
+        """Add entries to a log; one result for each, in order. Never raises for one, as `bulk` does not.
+
+        Without an answer it is RETRY for all: doing it twice does no harm, since entries have ids.
+        """
+        if not entries:
+            return ()
+        ids = [entry.entry_id for entry in entries]
+        operations = [part for entry in entries for part in ({"create": {"_id": entry.entry_id}}, entry.source)]
+        try:
+            answer = self._client.bulk(index=self.alias(name), operations=operations, require_alias=True)
+        except SerializationError as exc:
+            return _same_for_all(ids, BulkOutcome.REFUSED, str(exc))
+        except TransportError as exc:
+            return _same_for_all(ids, BulkOutcome.RETRY, f"no answer from Elasticsearch ({exc.message})")
+        except ApiError as exc:
+            outcome = _outcome(exc.status_code, _error_type(exc.body))
+            if outcome is BulkOutcome.REFUSED and len(entries) > 1:
+                return tuple(result for entry in entries for result in self.append([entry], name))
+            return _same_for_all(ids, outcome, _reason(exc))
+        return tuple(_result(item) for item in answer["items"])
 
     def _ensure_index(self, name: IndexName) -> None:
         alias = self.alias(name)
-        definition = json.loads((MAPPINGS / f"{name}.json").read_text("utf-8"))
         with _translated():
             if self._client.indices.exists_alias(name=alias):
                 return
+        self._create(f"{alias}-000001", name, aliases={alias: {"is_write_index": True}})
+        self._wait_until_ready(alias)
+
+    def _ensure_month(self, name: IndexName, now: datetime) -> None:
+        """See that the log of this month is there and is the one that is written to."""
+        alias = self.alias(name)
+        index = f"{alias}-{now:%Y.%m}"
+        with _translated():
+            if self._client.indices.exists_alias(name=alias, index=index):
+                return
+        self._create(index, name)
+        with _translated():
+            # At once, so that an entry that comes in between finds an index to go to.
+            older = [other for other in self._client.indices.get(index=f"{alias}-*") if other != index]
+            of_older = [{"add": {"index": other, "alias": alias, "is_write_index": False}} for other in older]
+            newest = {"add": {"index": index, "alias": alias, "is_write_index": True}}
+            self._client.indices.update_aliases(actions=[*of_older, newest])
+        self._wait_until_ready(alias)
+
+    def _create(self, index: str, name: IndexName, **more: Any) -> None:
+        definition = json.loads((MAPPINGS / f"{name}.json").read_text("utf-8"))
+        with _translated():
             try:
-                self._client.indices.create(
-                    index=f"{alias}-000001", aliases={alias: {"is_write_index": True}}, **definition
-                )
+                self._client.indices.create(index=index, **definition, **more)
             except ApiError as exc:
                 if _error_type(exc.body) != "resource_already_exists_exception":
                     raise
+
+    def _wait_until_ready(self, alias: str) -> None:
+        with _translated():
             health = self._client.options(request_timeout=WRITE_TIMEOUT_S).cluster.health(
                 index=alias, wait_for_status="yellow", timeout="60s"
             )
@@ -295,8 +354,14 @@ def _outcome(status: int, error_type: str) -> BulkOutcome:
     return BulkOutcome.REFUSED
 
 
-def _same_for_all(documents: Sequence[BulkDocument], outcome: BulkOutcome, reason: str) -> tuple[BulkResult, ...]:
-    return tuple(BulkResult(document.document_id, outcome, reason[:MAX_REASON_CHARS]) for document in documents)
+def _same_for_all(ids: Iterable[str], outcome: BulkOutcome, reason: str) -> tuple[BulkResult, ...]:
+    return tuple(BulkResult(document_id, outcome, reason[:MAX_REASON_CHARS]) for document_id in ids)
+
+
+def _month(index: str) -> int | None:
+    """The month of a log's index, counted from year 0; None of others."""
+    match = re.search(r"-(\d{4})\.(\d{2})$", index)
+    return int(match[1]) * 12 + int(match[2]) if match else None
 
 
 def _error_type(body: Any) -> str:

@@ -377,7 +377,7 @@ def _roles(index_prefix: str) -> dict[str, Any]:
         },
         ElasticUser.APPENDER: {
             "cluster": ["monitor"],
-            "indices": [{"names": logs, "privileges": ["create_doc", "create_index", "view_index_metadata"]}],
+            "indices": [{"names": logs, "privileges": ["create_doc", "view_index_metadata"]}],
         },
     }
 

@@ -16,8 +16,9 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -25,6 +26,9 @@ from crawler import database
 from crawler.errors import DatabaseError
 from services import control, logs
 from services.config import Settings, kept_port
+
+if TYPE_CHECKING:
+    from services.elastic import Elastic
 
 BEAT_S = 5.0
 _PR_SET_PDEATHSIG = 1
@@ -117,6 +121,9 @@ async def _crawl(engine: database.Engine, settings: Settings) -> None:
     from crawler.fetcher import FetcherSettings
     from crawler.renderer import RendererSettings
     from crawler.visit import VisitLimits
+    from services.appender import Appender
+    from services.crawl_log import CrawlLog
+    from services.elastic import Elastic, ElasticUser, IndexName, credentials
 
     worker = worker_id(control.WorkerKind.CRAWLER)
     heartbeat = Heartbeat(engine, control.WorkerKind.CRAWLER, worker)
@@ -146,8 +153,10 @@ async def _crawl(engine: database.Engine, settings: Settings) -> None:
         concurrency=settings.fetch_concurrency,
     )
     log.info("crawler begins", worker=worker)
+    elastic = Elastic(credentials(settings, ElasticUser.APPENDER), settings.index_prefix)
     try:
-        await run_crawler(engine, crawler_settings, stop, heartbeat)
+        with elastic, Appender(elastic, IndexName.CRAWL_LOG) as appender:
+            await run_crawler(engine, crawler_settings, stop, heartbeat, on_written=CrawlLog(appender, worker))
     finally:
         heartbeat.leave()
     log.info("crawler ends", worker=worker)
@@ -164,13 +173,24 @@ def _run_indexer(settings: Settings) -> None:
 
 
 def _run_scheduler(settings: Settings) -> None:
+    from services.elastic import Elastic, ElasticUser, credentials
     from services.scheduler import run_scheduler
 
     engine = _open_database(settings)
     try:
-        run_scheduler(engine, _stop_at_signal())
+        with Elastic(credentials(settings, ElasticUser.WRITER), settings.index_prefix) as elastic:
+            run_scheduler(engine, _stop_at_signal(), upkeep=lambda now: _keep_logs(settings, elastic, now))
     finally:
         engine.dispose()
+
+
+def _keep_logs(settings: Settings, elastic: Elastic, now: datetime) -> None:
+    """Begin the logs of a new month, and delete those that are older than the owner wants."""
+    from services.elastic import LOGS
+
+    elastic.ensure_indices(LOGS, now)
+    for index in elastic.expire_logs(settings.log_months, now):
+        log.info("log deleted", index=index)
 
 
 def _run_web(_settings: Settings) -> None:

@@ -18,9 +18,12 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from crawler.database import Engine
 from crawler.errors import DatabaseError
 from services import control
+from services.errors import ServiceError
 
 TICK_S = 1.0
 BEAT_S = 10.0
+UPKEEP_S = 600.0
+"""Between two looks at what has to be begun or deleted as time goes by."""
 
 log = structlog.get_logger()
 
@@ -28,10 +31,18 @@ log = structlog.get_logger()
 class Scheduler:
     """One scheduler process; several may stand by."""
 
-    def __init__(self, engine: Engine, owner: str, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        owner: str,
+        clock: Callable[[], datetime],
+        upkeep: Callable[[datetime], None] = lambda _now: None,
+    ) -> None:
+        """`upkeep` is called now and then by the one that acts; it may raise ServiceError."""
         self._engine = engine
         self._owner = owner
         self._clock = clock
+        self._upkeep = upkeep
         self._holds_lease = False
         self._beaten_at: datetime | None = None
 
@@ -45,6 +56,17 @@ class Scheduler:
             log.warning("waiting for the database", error=str(exc))
         except Exception:
             log.exception("tick failed")
+
+    def keep_up(self) -> None:
+        """Do the upkeep, if this scheduler is the one that acts. What fails is tried again the next time."""
+        if not self._holds_lease:
+            return
+        try:
+            self._upkeep(self._clock())
+        except ServiceError as exc:
+            log.warning("upkeep failed", error=str(exc))
+        except Exception:
+            log.exception("upkeep failed")
 
     def leave(self) -> None:
         """End in good order: the next scheduler may begin at once."""
@@ -73,15 +95,20 @@ class Scheduler:
 
 
 def run_scheduler(
-    engine: Engine, stop: threading.Event, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    engine: Engine,
+    stop: threading.Event,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    upkeep: Callable[[datetime], None] = lambda _now: None,
 ) -> None:
     """Tick until `stop` is set."""
     owner = f"scheduler-{socket.gethostname()}-{os.getpid()}-{clock().timestamp():.0f}"
-    scheduler = Scheduler(engine, owner, clock)
+    scheduler = Scheduler(engine, owner, clock, upkeep)
     ticker = BackgroundScheduler(timezone=UTC)
     job = ticker.add_job(
         scheduler.tick, "interval", seconds=TICK_S, max_instances=1, coalesce=True, next_run_time=datetime.now(UTC)
     )
+    soon = datetime.now(UTC) + timedelta(seconds=3 * TICK_S)
+    ticker.add_job(scheduler.keep_up, "interval", seconds=UPKEEP_S, max_instances=1, coalesce=True, next_run_time=soon)
     ticker.start()
     try:
         while not stop.wait(TICK_S):

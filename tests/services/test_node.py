@@ -53,6 +53,8 @@ def test_each_user_may_do_its_own_work_and_no_other(node_settings: Settings) -> 
     assert ask(reader, "GET", f"{pages}/_search")[0] == 200
     assert ask(reader, "POST", "/_analyze", {"tokenizer": "jieba_index", "text": "软件"})[0] == 200
     assert ask(reader, "PUT", f"{pages}/_doc/2", document)[0] == 403
+    assert ask(appender, "POST", f"{log}/_doc", document)[0] == 403  # it makes no index
+    assert ask(writer, "PUT", log)[0] == 200
     assert ask(appender, "POST", f"{log}/_doc", document)[0] == 201
     assert ask(appender, "GET", f"{log}/_search")[0] == 403
     assert ask(appender, "POST", f"{pages}/_doc", document)[0] == 403
