@@ -496,6 +496,27 @@ class Frontier:
         return _end(conn, run.id, RunState.FINISHED, _why_finished(conn, run.id, run.is_spent), now)
 
 
+def lease_owners(conn: Connection) -> set[str]:
+    """The workers that hold hosts."""
+    return set(
+        conn.execute(sa.select(hosts.c.lease_owner).where(hosts.c.lease_owner.is_not(None)).distinct()).scalars()
+    )
+
+
+def free_hosts(conn: Connection, dead: Sequence[str], now: datetime) -> int:
+    """End the leases of workers that are known to be dead, and queue again what they held; how many hosts."""
+    theirs = conn.execute(
+        sa.select(hosts.c.id).where(hosts.c.lease_owner.in_(dead)).order_by(hosts.c.id).with_for_update()
+    )
+    ids = list(theirs.scalars())
+    _give_back(conn, ids)
+    for chunk in _chunks(ids):
+        conn.execute(
+            sa.update(hosts).where(hosts.c.id.in_(chunk)).values(lease_owner=None, lease_until=None, ready_at=now)
+        )
+    return len(ids)
+
+
 def totals(conn: Connection, run_id: int) -> dict[str, int]:
     """A run's counts by name."""
     rows = conn.execute(

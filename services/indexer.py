@@ -14,7 +14,6 @@ import multiprocessing
 import os
 import random
 import resource
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -45,10 +44,10 @@ from services.elastic import (
     BulkResult,
     Elastic,
     ElasticUser,
-    IndexName,
     credentials,
 )
 from services.errors import NotFound, SearchRefused, SearchUnavailable
+from services.worker_names import worker_name
 
 VERSION_STEP_BITS = 20
 """A document's version is its generation times 2^20: the small steps of partial updates never reach the next one."""
@@ -82,7 +81,7 @@ class _Task:
 
     capture: Capture
     site_key: str
-    future: Future[Document | str]
+    future: Future[Document]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +155,7 @@ class Indexer:
     def leave(self) -> None:
         """Give back what is not done; end the processes."""
         held = [*self._tasks, *(ready.capture.capture_id for ready in self._ready)]
-        self._pool.stop()
+        self._pool.stop()  # type: ignore[no-untyped-call]
         self._pool.join(LEAVE_S)
         if held:
             with database.write(self._engine) as conn:
@@ -240,8 +239,8 @@ class Indexer:
         return True
 
     def _send(self, batch: Sequence[_Ready]) -> None:
-        results = self._elastic.bulk([ready.bulk for ready in batch])
-        results = self._resend_overtaken(batch, results)
+        sent = self._elastic.bulk([ready.bulk for ready in batch])
+        results = self._resend_overtaken(batch, sent)
         by_outcome: dict[BulkOutcome, list[tuple[Capture, BulkResult]]] = {}
         for ready, result in zip(batch, results, strict=True):
             by_outcome.setdefault(result.outcome, []).append((ready.capture, result))
@@ -300,7 +299,7 @@ class Indexer:
     def _back_off_s(self) -> float:
         """Twice as long each time, with some chance in it, so that several indexers do not come back at once."""
         self._pauses += 1
-        longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (self._pauses - 1))
+        longest: float = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (self._pauses - 1))
         return longest * random.uniform(0.5, 1.0)
 
     def _is_paused(self) -> bool:
@@ -372,7 +371,7 @@ def to_source(document: Document, capture: Capture, site_key: str) -> dict[str, 
 
 def run_indexer(settings: Settings, engine: Engine, stop: threading.Event) -> None:
     """Index until `stop` is set. What goes wrong with the database or Elasticsearch is waited for."""
-    worker = f"indexer-{socket.gethostname()}-{os.getpid()}-{time.time():.0f}"
+    worker = worker_name(control.WorkerKind.INDEXER)
     with Elastic(credentials(settings, ElasticUser.WRITER), settings.index_prefix) as elastic:
         indexer = Indexer(settings, engine, elastic, worker)
         try:

@@ -10,7 +10,6 @@ import asyncio
 import ctypes
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -26,6 +25,7 @@ from crawler import database
 from crawler.errors import DatabaseError
 from services import control, logs
 from services.config import Settings, kept_port
+from services.worker_names import free_the_dead, worker_name
 
 if TYPE_CHECKING:
     from services.elastic import Elastic
@@ -95,14 +95,11 @@ class Heartbeat:
             log.warning("heartbeat not written", error=str(exc))
 
 
-def worker_id(kind: control.WorkerKind) -> str:
-    """A name that no other worker has or will have."""
-    return f"{kind}-{socket.gethostname()}-{os.getpid()}-{time.time_ns() // 1_000_000}"
-
-
 def _open_database(settings: Settings) -> database.Engine:
+    """The migrated database, in which nothing is held any more by workers of this machine that were killed."""
     engine = database.open_database(settings.effective_database_url)
     database.migrate(engine)
+    free_the_dead(engine)
     return engine
 
 
@@ -125,7 +122,7 @@ async def _crawl(engine: database.Engine, settings: Settings) -> None:
     from services.crawl_log import CrawlLog
     from services.elastic import Elastic, ElasticUser, IndexName, credentials
 
-    worker = worker_id(control.WorkerKind.CRAWLER)
+    worker = worker_name(control.WorkerKind.CRAWLER)
     heartbeat = Heartbeat(engine, control.WorkerKind.CRAWLER, worker)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -7,7 +7,6 @@ APScheduler only ticks. Which runs are due, and which of several schedulers acts
 from __future__ import annotations
 
 import os
-import socket
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -19,6 +18,7 @@ from crawler.database import Engine
 from crawler.errors import DatabaseError
 from services import control
 from services.errors import ServiceError
+from services.worker_names import worker_name
 
 TICK_S = 1.0
 BEAT_S = 10.0
@@ -101,7 +101,7 @@ def run_scheduler(
     upkeep: Callable[[datetime], None] = lambda _now: None,
 ) -> None:
     """Tick until `stop` is set."""
-    owner = f"scheduler-{socket.gethostname()}-{os.getpid()}-{clock().timestamp():.0f}"
+    owner = worker_name(control.WorkerKind.SCHEDULER)
     scheduler = Scheduler(engine, owner, clock, upkeep)
     ticker = BackgroundScheduler(timezone=UTC)
     job = ticker.add_job(

@@ -166,6 +166,22 @@ def renew(conn: Connection, worker: str, capture_ids: Iterable[int], now: dateti
     return _update_held(conn, worker, capture_ids, {"index_not_before": now + timedelta(seconds=lease_s)})
 
 
+def index_owners(conn: Connection) -> set[str]:
+    """The indexers that hold captures."""
+    query = sa.select(captures.c.index_owner).where(
+        captures.c.index_state == IndexState.WAITING.value, captures.c.index_owner.is_not(None)
+    )
+    return {owner for owner in conn.execute(query.distinct()).scalars() if owner is not None}
+
+
+def free(conn: Connection, dead: Sequence[str]) -> int:
+    """Let others have at once what indexers held that are known to be dead; how many captures."""
+    statement = sa.update(captures).where(
+        captures.c.index_state == IndexState.WAITING.value, captures.c.index_owner.in_(dead)
+    )
+    return conn.execute(statement.values(index_owner=None, index_not_before=None)).rowcount
+
+
 def tries(conn: Connection, capture_ids: Collection[int]) -> dict[int, int]:
     """How often each capture was claimed since it began to wait."""
     query = sa.select(captures.c.id, captures.c.index_tries).where(captures.c.id.in_(list(capture_ids)))

@@ -78,7 +78,7 @@ from services.control.users import (
     set_role,
     sign_in,
 )
-from services.control.workers import Worker, WorkerKind, beat, forget, list_workers
+from services.control.workers import Worker, WorkerKind, beat, bury, forget, list_workers, worker_ids
 
 __all__ = [
     "CrawlSummary",
@@ -108,6 +108,7 @@ __all__ = [
     "WorkerKind",
     "add_user",
     "beat",
+    "bury",
     "check_schedule",
     "create_or_update",
     "delete_site",
@@ -148,5 +149,6 @@ __all__ = [
     "start",
     "stop",
     "summary",
+    "worker_ids",
     "write_portal",
 ]

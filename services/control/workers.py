@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from crawler import database
-from crawler.database import workers
+from crawler.database import leases, workers
 
 ALIVE_S = 40.0
 """Seconds after its last heartbeat that a worker counts as alive; they beat every few seconds."""
@@ -66,6 +66,18 @@ def forget(engine: Engine, worker_id: str) -> None:
     """A worker that ends in good order takes leave."""
     with database.write(engine) as conn:
         conn.execute(sa.delete(workers).where(workers.c.id == worker_id))
+
+
+def worker_ids(conn: Connection) -> set[str]:
+    """All workers that have not taken leave, and the scheduler that acts."""
+    named = set(conn.execute(sa.select(workers.c.id)).scalars())
+    return named | set(conn.execute(sa.select(leases.c.owner)).scalars())
+
+
+def bury(conn: Connection, dead: Sequence[str]) -> None:
+    """Forget workers that are known to be dead, and end what leases they have."""
+    conn.execute(sa.delete(workers).where(workers.c.id.in_(dead)))
+    conn.execute(sa.delete(leases).where(leases.c.owner.in_(dead)))
 
 
 def list_workers(engine: Engine, now: datetime | None = None) -> list[Worker]:
