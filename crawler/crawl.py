@@ -414,9 +414,11 @@ class Crawler:
             capture_ids = dict(zip(kept, ids, strict=True))
             self._frontier.add(conn, found, now)
             self._frontier.reject(conn, refused, now)
-            self._frontier.report(
+            late = self._frontier.report(
                 conn, [_outcome(visit, capture_ids.get(position)) for position, visit in enumerate(visits)], now
             )
+            leaving = {visit.outcome.claim.url_id for visit in visits if visit.withdraw}
+            captures.withdraw(conn, leaving - late, now)
             self._frontier.release(conn, [claim for host in hosts for claim in host.unvisited])
             self._frontier.leave_hosts(conn, {host.host: (host.next_request_at, host.failures) for host in hosts})
             for run_id in {run_id for host in hosts for run_id in host.budget_spent}:

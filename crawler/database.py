@@ -380,6 +380,18 @@ sa.Index(
     postgresql_where=captures.c.index_state == "refused",
 )
 
+withdrawals = sa.Table(
+    "withdrawals",
+    metadata,
+    _id_column(),
+    sa.Column("urlhash", sa.LargeBinary(16), nullable=False, comment="of the document that is to leave the index"),
+    sa.Column(
+        "generation", sa.BigInteger, nullable=False, comment="of the newest visit: a later one may bring it back"
+    ),
+    sa.Column("withdrawn_at", UtcTime, nullable=False),
+    sqlite_autoincrement=True,
+)
+
 schedules = sa.Table(
     "schedules",
     metadata,

@@ -621,6 +621,7 @@ _TAKE = (
         urls.c.last_modified,
         urls.c.digest,
         urls.c.capture_id,
+        urls.c.status,
     )
 )
 
@@ -1024,7 +1025,7 @@ def _claim(row: Any, host: str) -> Claim:
         redirects=row.redirects,
     )
     validators = Validators(row.etag, row.last_modified, row.digest, row.capture_id)
-    return Claim(target, row.id, row.generation, row.tries, validators)
+    return Claim(target, row.id, row.generation, row.tries, validators, CrawlStatus(row.status))
 
 
 def _put_aside(conn: Connection, idle: Sequence[Any]) -> None:

@@ -258,6 +258,8 @@ class Claim:
     tries: int
     """Failed tries since the last success."""
     validators: Validators
+    last_status: CrawlStatus = CrawlStatus.DISCOVERED
+    """What became of the visit before this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,6 +481,16 @@ class Capture:
     rendered: bool
     index_state: IndexState
     index_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """A document that is to leave the index; its captures stay."""
+
+    withdrawal_id: int
+    document_id: str
+    generation: int
+    """Of the newest visit; a later one may bring the document back."""
 
 
 @dataclass(frozen=True, slots=True)

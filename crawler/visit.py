@@ -73,6 +73,8 @@ class Visit:
     """The page is the one of the validators' capture: a revisit record will do."""
     found: tuple[CrawlUrl, ...] = ()
     rejected: tuple[RejectedUrl, ...] = ()
+    withdraw: bool = False
+    """The page's document has to leave the index: it asks for that, or has been gone for two looks."""
     host_pause_s: float | None = None
     """The host asked for quiet, or failed: no request to it for so long, at least."""
     crawl_delay_s: float | None = None
@@ -229,6 +231,7 @@ class Visitor:
             index_state=IndexState.WAITING if is_indexable else IndexState.SKIPPED,
             unchanged=unchanged,
             rejected=refused,
+            withdraw=directives.noindex,
         )
         return (
             visit if page_links is None else self._with_links(visit, claim, page_links.links, site, directives.nofollow)
@@ -294,7 +297,12 @@ class Visitor:
         """A redirect or an immediate refresh: its target goes through scope and frontier like a link."""
         here = claim.target
         outcome = CrawlOutcome(claim, CrawlStatus.REDIRECTION, message=f"leads to {to}")
-        moved = Visit(outcome, page=page, digest=fingerprint.digest(page.body))
+        moved = Visit(
+            outcome,
+            page=page,
+            digest=fingerprint.digest(page.body),
+            withdraw=claim.last_status is CrawlStatus.REDIRECTION,
+        )
         try:
             target = _crawl_url(claim, Link(to, kind=kind), site)
         except BadUrl:
@@ -432,4 +440,5 @@ def _unchanged(claim: Claim, page: FetchedPage, digest: str) -> Visit:
 def _gone(claim: Claim, page: FetchedPage) -> Visit:
     message = f"the server answered {page.status} {page.reason}".strip()
     outcome = CrawlOutcome(claim, CrawlStatus.GONE, message=message)
-    return Visit(outcome, page=page, digest=fingerprint.digest(page.body))
+    is_second_look = claim.last_status is CrawlStatus.GONE
+    return Visit(outcome, page=page, digest=fingerprint.digest(page.body), withdraw=is_second_look)

@@ -18,15 +18,28 @@ from typing import Any, Final, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from crawler.database import QueueState, captures, hosts, urls, warc_files
+from crawler.database import QueueState, captures, hosts, urls, warc_files, withdrawals
 from crawler.database import insert as insert_into
-from crawler.records import Capture, CrawlStatus, CrawlUrl, Fault, IndexState, NewCapture, Original, StoredRecords
+from crawler.records import (
+    Capture,
+    CrawlStatus,
+    CrawlUrl,
+    Fault,
+    IndexState,
+    NewCapture,
+    Original,
+    StoredRecords,
+    Withdrawal,
+)
 from crawler.urls import urlhash
 
 T = TypeVar("T")
 
 _CHUNK: Final = 500
 """Rows of one statement; SQLite takes 32,766 parameters."""
+
+LONGEST_HOLD: Final = timedelta(minutes=10)
+"""Nobody holds a capture, or puts one off, for longer at a time."""
 
 _PAYLOAD: Final = ("payload_file_id", "payload_offset", "payload_length", "payload_dom_offset", "payload_dom_length")
 _payload_files = warc_files.alias("payload_files")
@@ -119,10 +132,9 @@ def originals(conn: Connection, capture_ids: Collection[int]) -> dict[int, Origi
 
 def claim_waiting(conn: Connection, worker: str, now: datetime, limit: int, lease_s: float) -> list[Capture]:
     """Lease up to `limit` waiting captures to one indexer, oldest first; nobody else gets them until the lease ends."""
-    is_free = captures.c.index_not_before.is_(None) | (captures.c.index_not_before <= now)
     query = (
         _select()
-        .where(captures.c.index_state == IndexState.WAITING.value, is_free)
+        .where(captures.c.index_state == IndexState.WAITING.value, _is_free(now))
         .order_by(captures.c.id)
         .limit(limit)
         .with_for_update(skip_locked=True, of=captures)
@@ -140,8 +152,7 @@ def claim_waiting(conn: Connection, worker: str, now: datetime, limit: int, leas
 
 def has_waiting(conn: Connection, now: datetime) -> bool:
     """Whether `claim_waiting` would find any; asked by idle indexers, since it takes no write lock."""
-    is_free = captures.c.index_not_before.is_(None) | (captures.c.index_not_before <= now)
-    query = sa.select(captures.c.id).where(captures.c.index_state == IndexState.WAITING.value, is_free).limit(1)
+    query = sa.select(captures.c.id).where(captures.c.index_state == IndexState.WAITING.value, _is_free(now)).limit(1)
     return conn.execute(query).first() is not None
 
 
@@ -202,6 +213,27 @@ def requeue(conn: Connection, *, site_id: int | None = None, refused_only: bool 
         .values(again | {"index_not_before": None, "index_tries": 0})
     )
     return conn.execute(statement).rowcount
+
+
+def withdraw(conn: Connection, url_ids: Iterable[int], now: datetime) -> None:
+    """Have the documents of these URLs leave the index, if they are in it; their captures stay."""
+    for chunk in _chunks(list(url_ids)):
+        leaving = sa.select(urls.c.urlhash, urls.c.generation, sa.literal(now, withdrawals.c.withdrawn_at.type)).where(
+            urls.c.id.in_(chunk), urls.c.capture_id.is_not(None)
+        )
+        columns = ["urlhash", "generation", "withdrawn_at"]
+        conn.execute(sa.insert(withdrawals).from_select(columns, leaving.order_by(urls.c.id)))
+
+
+def withdrawn(conn: Connection, limit: int) -> list[Withdrawal]:
+    """The documents that are still to leave the index, oldest first. Doing one twice does no harm."""
+    query = sa.select(withdrawals).order_by(withdrawals.c.id).limit(limit)
+    return [Withdrawal(row.id, row.urlhash.hex(), row.generation) for row in conn.execute(query)]
+
+
+def forget_withdrawn(conn: Connection, withdrawal_ids: Collection[int]) -> None:
+    """They have left."""
+    conn.execute(sa.delete(withdrawals).where(withdrawals.c.id.in_(list(withdrawal_ids))))
 
 
 def count_waiting(conn: Connection) -> int:
@@ -268,6 +300,12 @@ def newest_at(conn: Connection, url_id: int) -> datetime | None:
         )
     ).scalar_one()
     return newest
+
+
+def _is_free(now: datetime) -> sa.ColumnElement[bool]:
+    """Not held; or held from a future that a clock set back has taken away."""
+    until = captures.c.index_not_before
+    return until.is_(None) | (until <= now) | (until > now + LONGEST_HOLD)
 
 
 def _file_ids(conn: Connection, paths: set[str], writer: str, created_at: datetime) -> dict[str, int]:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from sqlalchemy.engine import Connection, Engine
 
 from crawler import database
+from crawler.archive.captures import withdraw
 from crawler.database import SITE_SETTINGS, captures, rejections, runs, sites, urls
 from crawler.errors import BadUrl
 from crawler.records import RunState, SiteScope, SiteSettings
@@ -90,7 +91,7 @@ def list_sites(engine: Engine) -> list[Site]:
 
 
 def delete_site(engine: Engine, site_id: int) -> None:
-    """Forget a site with all that was known of it; its documents and WARC files are not touched. Raises NotFound.
+    """Forget a site with all that was known of it; its WARC files are not touched. Raises NotFound.
 
     Its run is ended first and its rows go in parts, so that crawlers are hardly held up. Cut off in between, the
     site is still there, and deleting it again goes on.
@@ -98,6 +99,7 @@ def delete_site(engine: Engine, site_id: int) -> None:
     get_site(engine, site_id)
     _end_run(engine, site_id)
     of_site = sa.select(runs.c.id).where(runs.c.site_id == site_id)
+    _withdraw_documents(engine, site_id)
     _delete_in_parts(engine, captures, captures.c.id, captures.c.site_id == site_id)
     _delete_in_parts(engine, urls, urls.c.id, urls.c.site_id == site_id)
     _delete_in_parts(engine, rejections, rejections.c.urlhash, rejections.c.run_id.in_(of_site))
@@ -195,6 +197,23 @@ def _end_run(engine: Engine, site_id: int) -> None:
             .where(runs.c.site_id == site_id, runs.c.state != RunState.FINISHED.value)
             .values(state=RunState.FINISHED.value, reason="the site was deleted", finished_at=datetime.now(UTC))
         )
+
+
+def _withdraw_documents(engine: Engine, site_id: int) -> None:
+    after = 0
+    while True:
+        with database.write(engine) as conn:
+            part = (
+                sa.select(urls.c.id)
+                .where(urls.c.site_id == site_id, urls.c.id > after)
+                .order_by(urls.c.id)
+                .limit(DELETE_CHUNK)
+            )
+            ids = list(conn.execute(part).scalars())
+            withdraw(conn, ids, datetime.now(UTC))
+        if not ids:
+            return
+        after = ids[-1]
 
 
 def _delete_in_parts(engine: Engine, table: sa.Table, key: sa.Column[Any], condition: sa.ColumnElement[bool]) -> None:

@@ -17,7 +17,7 @@ from crawler.crawl import CrawlerSettings, run_crawler
 from crawler.fetcher import FetcherSettings
 from crawler.records import IndexState, RenderMode, RunState, SiteScope, SiteSettings, Strategy
 from crawler.renderer import RendererSettings
-from crawler.urls import urlkey
+from crawler.urls import document_id, urlkey
 from crawler.visit import VisitLimits
 from services import control
 from tests.site.fake_site import FakeSite, Route
@@ -277,6 +277,39 @@ def test_sitemaps_are_found_and_read_whatever_they_call_themselves(
     assert listed == {"/z1", "/z2", "/z3?a=1&b=2", "/z4?a=1&b=2", "/z5"}
     assert site.targets.count("/sitemap.xml") == 1
     assert progress.fetched == 5
+
+
+def test_a_page_leaves_the_index_when_it_is_gone_at_two_looks_or_asks_for_it(
+    any_engine: Engine, tmp_path: Path, play: Play
+) -> None:
+    noindex = '<meta name=robots content="noindex">'
+    site = play(
+        NO_ROBOTS,
+        Route("/", body=html("/gone", "/shy", "/stays")),
+        Route("/gone", body=html(), turn="1"),
+        Route("/gone", status=404, turn="2+"),
+        Route("/shy", body=html(text="让收录"), turn="1"),
+        Route("/shy", body=noindex + html(text="不让收录"), turn="2+"),
+        Route("/stays", body=html(text="留下")),
+    )
+    leaving = []
+    for _ in range(3):
+        crawl(any_engine, tmp_path, settings_of(site))
+        with database.write(any_engine) as conn:
+            withdrawn = captures.withdrawn(conn, 10)
+            captures.forget_withdrawn(conn, [leave.withdrawal_id for leave in withdrawn])
+        leaving.append({leave.document_id for leave in withdrawn})
+    gone, shy = (document_id(urlkey(site.url(path))) for path in ("/gone", "/shy"))
+    assert leaving == [set(), {shy}, {gone, shy}]
+
+
+def test_the_documents_of_a_deleted_site_leave_the_index(engine: Engine, tmp_path: Path, play: Play) -> None:
+    site = play(NO_ROBOTS, Route("/", body=html("/a", "/none")), Route("/a", body=html()))
+    crawl(engine, tmp_path, settings_of(site))
+    control.delete_site(engine, 1)
+    with database.read(engine) as conn:
+        withdrawn = {leave.document_id for leave in captures.withdrawn(conn, 10)}
+    assert withdrawn == {document_id(urlkey(site.url(path))) for path in ("/", "/a")}
 
 
 @pytest.mark.browser

@@ -217,6 +217,15 @@ def upgrade() -> None:
     )
     op.create_index("ix_urls_site", "urls", ["site_id", "id"], unique=False)
     op.create_table(
+        "withdrawals",
+        sa.Column("id", ID, autoincrement=True, nullable=False),
+        sa.Column("urlhash", sa.LargeBinary(length=16), nullable=False),
+        sa.Column("generation", sa.BigInteger(), nullable=False),
+        sa.Column("withdrawn_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_withdrawals"),
+        sqlite_autoincrement=True,
+    )
+    op.create_table(
         "captures",
         sa.Column("id", ID, autoincrement=True, nullable=False),
         sa.Column("url_id", ID, nullable=False),
