@@ -16,8 +16,9 @@ import random
 import resource
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -102,23 +103,18 @@ class Indexer:
         settings: Settings,
         engine: Engine,
         elastic: Elastic,
+        pool: ProcessPool,
         worker: str,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._engine = engine
         self._elastic = elastic
+        self._pool = pool
         self._worker = worker
         self._clock = clock
         self._archive = Archive(settings.archive_folder, engine)
         self._timeout_s = settings.extract_timeout_s
-        processes = settings.extract_processes or os.cpu_count() or 1
-        self._most_under_way = processes * UNDER_WAY_PER_PROCESS
-        self._pool = ProcessPool(
-            max_workers=processes,
-            max_tasks=TASKS_PER_PROCESS,
-            initializer=_limit_memory,
-            context=_process_context(),
-        )
+        self._most_under_way = _process_count(settings) * UNDER_WAY_PER_PROCESS
         self._tasks: dict[int, _Task] = {}
         self._ready: list[_Ready] = []
         self._sites: dict[int, str] = {}
@@ -153,10 +149,10 @@ class Indexer:
         return {"indexed": self.indexed, "under_way": len(self._tasks) + len(self._ready), "message": self.message}
 
     def leave(self) -> None:
-        """Give back what is not done; end the processes."""
+        """Give back what is not done."""
+        for task in self._tasks.values():
+            task.future.cancel()
         held = [*self._tasks, *(ready.capture.capture_id for ready in self._ready)]
-        self._pool.stop()  # type: ignore[no-untyped-call]
-        self._pool.join(LEAVE_S)
         if held:
             with database.write(self._engine) as conn:
                 captures.defer(conn, self._worker, held, None, None)
@@ -372,12 +368,31 @@ def to_source(document: Document, capture: Capture, site_key: str) -> dict[str, 
 def run_indexer(settings: Settings, engine: Engine, stop: threading.Event) -> None:
     """Index until `stop` is set. What goes wrong with the database or Elasticsearch is waited for."""
     worker = worker_name(control.WorkerKind.INDEXER)
-    with Elastic(credentials(settings, ElasticUser.WRITER), settings.index_prefix) as elastic:
-        indexer = Indexer(settings, engine, elastic, worker)
+    with (
+        Elastic(credentials(settings, ElasticUser.WRITER), settings.index_prefix) as elastic,
+        extracting_processes(settings) as pool,
+    ):
+        indexer = Indexer(settings, engine, elastic, pool, worker)
         try:
             _run(indexer, engine, worker, stop)
         finally:
             _take_leave(indexer, engine, worker)
+
+
+@contextmanager
+def extracting_processes(settings: Settings) -> Iterator[ProcessPool]:
+    """The processes in which pages are read, replaced when they end or have read many."""
+    pool = ProcessPool(
+        max_workers=_process_count(settings),
+        max_tasks=TASKS_PER_PROCESS,
+        initializer=_limit_memory,
+        context=_process_context(),
+    )
+    try:
+        yield pool
+    finally:
+        pool.stop()  # type: ignore[no-untyped-call]
+        pool.join(LEAVE_S)
 
 
 def _run(indexer: Indexer, engine: Engine, worker: str, stop: threading.Event) -> None:
@@ -402,6 +417,10 @@ def _take_leave(indexer: Indexer, engine: Engine, worker: str) -> None:
         control.forget(engine, worker)
     except DatabaseError as exc:
         log.warning("could not give captures back", error=str(exc))
+
+
+def _process_count(settings: Settings) -> int:
+    return settings.extract_processes or os.cpu_count() or 1
 
 
 def _extract(source: Source) -> Document:

@@ -28,6 +28,7 @@ ALLOWED = {
     "services": ("crawler", "extractor"),
     "web": (
         *(f"services.{name}" for name in ("config", "elastic", "search", "control", "errors", "logs")),
+        *(f"services.{name}" for name in ("appender", "query_log", "kibana")),
         *(f"crawler.{name}" for name in ("records", "archive", "database", "charset", "urls", "errors")),
     ),
 }
@@ -43,6 +44,7 @@ HOMES = {
     "elasticsearch": ("services.elastic",),
     "elastic_transport": ("services.elastic",),
     "apscheduler": ("services.scheduler",),
+    "vl_convert": ("services.kibana.charts",),
     "flask": ("web",),
     "flask_babel": ("web",),
     "flask_login": ("web",),

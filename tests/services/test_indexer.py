@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pebble import ProcessPool
 from sqlalchemy.engine import Engine
 
 from crawler import database
@@ -19,12 +18,13 @@ from crawler.archive import captures
 from crawler.records import Capture, IndexState
 from crawler.urls import document_id
 from services import indexer as indexer_module
-from services.config import Settings
+from services.config import Settings, load_settings
 from services.elastic import BulkDocument, BulkOutcome, BulkResult, Elastic, ElasticUser, credentials
-from services.indexer import VERSION_STEP_BITS, Indexer, run_indexer
+from services.indexer import VERSION_STEP_BITS, Indexer, extracting_processes, run_indexer
 from services.search.records import SearchQuery
 from services.search.search import search
 from tests.crawler.archive.shelf import NOW, Shelf, make_page
+from tests.services.stumbling import stumbling_extract
 
 PAGE = "<title>渠首_河湾网</title><body><h1>渠首</h1><p>渠首今天开闸放水，下游六座泵站同时投入运行。</p></body>"
 DEADLINE_S = 60.0
@@ -53,12 +53,12 @@ class Index:
 class Desk:
     """An indexer over a shelf, with a clock of the test's own."""
 
-    def __init__(self, settings: Settings, engine: Engine, shelf: Shelf) -> None:
+    def __init__(self, settings: Settings, engine: Engine, shelf: Shelf, pool: ProcessPool) -> None:
         self.engine, self.shelf = engine, shelf
         self.index = Index()
         self.now = NOW + timedelta(hours=1)
         given: Any = self.index
-        self.indexer = Indexer(settings, engine, given, "indexer-1", lambda: self.now)
+        self.indexer = Indexer(settings, engine, given, pool, "indexer-1", lambda: self.now)
 
     def work(self) -> None:
         """Until there is nothing to do now."""
@@ -84,9 +84,15 @@ def shelf(engine: Engine, settings: Settings) -> Iterator[Shelf]:
     shelf.writer.close()
 
 
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ProcessPool]:
+    with extracting_processes(load_settings(extract_processes=1)) as pool:
+        yield pool
+
+
 @pytest.fixture
-def desk(settings: Settings, engine: Engine, shelf: Shelf) -> Iterator[Desk]:
-    desk = Desk(settings.model_copy(update={"extract_processes": 1, "extract_timeout_s": 20.0}), engine, shelf)
+def desk(settings: Settings, engine: Engine, shelf: Shelf, pool: ProcessPool) -> Iterator[Desk]:
+    desk = Desk(settings, engine, shelf, pool)
     yield desk
     desk.indexer.leave()
 
@@ -172,32 +178,18 @@ def test_a_node_whose_disk_is_full_is_asked_seldom_and_loses_nothing(desk):
     assert desk.indexer.message == ""
 
 
-def test_a_page_that_hangs_or_kills_its_process_costs_only_itself(settings, engine, shelf, monkeypatch):
+def test_a_page_that_hangs_or_kills_its_process_costs_only_itself(settings, engine, shelf, pool, monkeypatch):
     monkeypatch.setattr(indexer_module, "_extract", stumbling_extract)
-    limits = settings.model_copy(update={"extract_processes": 2, "extract_timeout_s": 3.0})
-    desk = Desk(limits, engine, shelf)
-    try:
-        names = ("hang", "die", "raise", "fine")
-        captured = {name: shelf.keep(page(name)) for name in names}
-        desk.work()
-        states = {name: desk.state(captured[name]) for name in names}
-    finally:
-        desk.indexer.leave()
-    assert states["hang"] == (IndexState.REFUSED, "its text could not be taken out within 3 seconds")
+    limits = settings.model_copy(update={"extract_timeout_s": 2.0})
+    desk = Desk(limits, engine, shelf, pool)
+    names = ("hang", "die", "raise", "fine")
+    captured = {name: shelf.keep(page(name)) for name in names}
+    desk.work()
+    states = {name: desk.state(captured[name]) for name in names}
+    assert states["hang"] == (IndexState.REFUSED, "its text could not be taken out within 2 seconds")
     assert states["die"][0] is IndexState.REFUSED and "ended the extracting process" in states["die"][1]
     assert states["raise"] == (IndexState.REFUSED, "its text could not be taken out: ValueError: odd page")
     assert states["fine"] == (IndexState.INDEXED, None)
-
-
-def stumbling_extract(source: Any) -> Any:
-    """In a process of the pool: stumbles over pages by name."""
-    if source.url.endswith("hang"):
-        time.sleep(600)
-    if source.url.endswith("die"):
-        os.kill(os.getpid(), signal.SIGKILL)
-    if source.url.endswith("raise"):
-        raise ValueError("odd page")
-    return indexer_module.extract(source)
 
 
 def test_a_damaged_capture_is_refused(desk):
