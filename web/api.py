@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from flask import Blueprint, Response, abort, jsonify, request, url_for
 
+from services.query_log import QuerySource
 from services.search.search import MAX_PAGE_SIZE, search
 from web.asked import read_asked
 from web.backends import backends
@@ -21,6 +22,7 @@ def search_json() -> Response:
     if not (size.isascii() and size.isdecimal() and 1 <= len(size) <= 4 and 1 <= int(size) <= MAX_PAGE_SIZE):
         abort(400, f"size: a number from 1 to {MAX_PAGE_SIZE}")
     page = search(backends().elastic, replace(query, size=int(size)))
+    backends().note_search(page, QuerySource.API)
     return jsonify(page.to_json(_snapshot_url))
 
 

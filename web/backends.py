@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import time
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import cast
 
@@ -13,8 +15,11 @@ from crawler.archive.archive import Archive
 from crawler.database import open_database
 from crawler.errors import DatabaseError
 from services import control
+from services.appender import Appender
 from services.config import Settings
-from services.elastic import Elastic, ElasticUser, credentials
+from services.elastic import Elastic, ElasticUser, IndexName, credentials
+from services.query_log import QuerySource, query_log_entry
+from services.search.records import SearchPage
 
 PORTAL_KEPT_S = 5.0
 """The portal's name and footer stand on every page, and change once a year."""
@@ -39,6 +44,19 @@ class Backends:
     def elastic(self) -> Elastic:
         return Elastic(credentials(self.settings, ElasticUser.READER), self.settings.index_prefix)
 
+    @cached_property
+    def _query_log(self) -> Appender:
+        elastic = Elastic(credentials(self.settings, ElasticUser.APPENDER), self.settings.index_prefix)
+        appender = Appender(elastic, IndexName.QUERIES)
+        atexit.register(appender.close)
+        return appender
+
+    def note_search(self, page: SearchPage, source: QuerySource) -> None:
+        """Note a search in the log of queries, in the background."""
+        entry = query_log_entry(page, source, datetime.now(UTC))
+        if entry is not None:
+            self._query_log.add([entry])
+
     def portal(self) -> control.PortalSettings:
         """How the portal presents itself; as it is known, or by default, while the database cannot be read."""
         now = time.monotonic()
@@ -55,6 +73,8 @@ class Backends:
             self.engine.dispose()
         if "elastic" in self.__dict__:
             self.elastic.close()
+        if "_query_log" in self.__dict__:
+            self._query_log.close()
 
     def sites(self) -> list[control.Site]:
         """The sites of the filters."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
+from services.query_log import QuerySource
 from services.search.search import search
 from web.asked import Asked, read_asked
 from web.backends import backends
@@ -26,4 +27,5 @@ def results() -> str | Response:
     if not query.text:
         return redirect(url_for("search.start"))
     page = search(backends().elastic, query)
+    backends().note_search(page, QuerySource.WEB)
     return render_template("results.html", page=page, asked=Asked(query, page.last_page, backends().sites()))
