@@ -31,7 +31,7 @@ from crawler import database
 from crawler.archive import captures
 from crawler.archive.archive import Archive
 from crawler.database import Engine
-from crawler.errors import ArchiveError, DatabaseError
+from crawler.errors import ArchiveError, CaptureDamaged, CaptureMissing, DatabaseError
 from crawler.records import Capture, IndexState
 from crawler.urls import document_id, host_of
 from extractor.errors import NotText
@@ -67,6 +67,8 @@ FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 BLOCKED_PAUSE_S = 10.0
 """Asked this seldom, a node whose disk is full sees at most four requests in half a minute."""
+READ_AGAIN_S = 10.0
+"""A disk that could not be read is asked again after this long."""
 TASKS_PER_PROCESS = 1000
 """Then it is replaced: what leaks in a parser does not add up."""
 PROCESS_MEMORY_BYTES = 4 << 30
@@ -117,6 +119,7 @@ class Indexer:
         self._most_under_way = _process_count(settings) * UNDER_WAY_PER_PROCESS
         self._tasks: dict[int, _Task] = {}
         self._ready: list[_Ready] = []
+        self._stumbled: set[int] = set()
         self._sites: dict[int, str] = {}
         self._indices_made = False
         self._paused_until: datetime | None = None
@@ -133,8 +136,9 @@ class Indexer:
         self._collect()
         self._renew()
         sent = self._send_if_due()
+        withdrew = self._withdraw()
         claimed = self._claim()
-        return sent or claimed or bool(self._tasks)
+        return sent or withdrew or claimed or bool(self._tasks)
 
     def wait(self, idle_s: float = IDLE_POLL_S) -> None:
         """Until an extraction ends, but no longer than until the next look."""
@@ -179,8 +183,13 @@ class Indexer:
         try:
             page = self._archive.read(capture.capture_id)
             site_key = self._site_key(capture.site_id)
-        except (ArchiveError, NotFound) as exc:
+        except (CaptureMissing, CaptureDamaged, NotFound) as exc:
+            log.warning("capture cannot be indexed", url=capture.url, capture=capture.capture_id, reason=str(exc))
             self._mark([capture], IndexState.REFUSED, str(exc))
+            return
+        except ArchiveError as exc:
+            log.warning("waiting for the archive", capture=capture.capture_id, reason=str(exc))
+            self._defer([capture], READ_AGAIN_S, str(exc))
             return
         if page.dom_html is None and not is_readable(capture.content_type, page.body[:1024]):
             self._mark([capture], IndexState.SKIPPED, f"{media_type(capture.content_type, b'')} is not text")
@@ -203,15 +212,18 @@ class Indexer:
             self._ready.append(_Ready(task.capture, bulk, len(outcome.body), time.monotonic()))
             return
         state, reason = outcome
-        self._mark([task.capture], state, reason)
+        if state is IndexState.WAITING:
+            self._defer([task.capture], 0.0, reason)
+        else:
+            self._mark([task.capture], state, reason)
 
     def _outcome(self, task: _Task) -> Document | tuple[IndexState, str]:
         try:
             result = task.future.result()
         except TimeoutError:
-            return IndexState.REFUSED, f"its text could not be taken out within {self._timeout_s:g} seconds"
+            return self._stumble(task.capture, f"its text could not be taken out within {self._timeout_s:g} seconds")
         except ProcessExpired as exc:
-            return IndexState.REFUSED, f"it ended the extracting process (exit code {exc.exitcode})"
+            return self._stumble(task.capture, f"it ended the extracting process (exit code {exc.exitcode})")
         except NotText as exc:
             return IndexState.SKIPPED, str(exc)
         except MemoryError:
@@ -222,6 +234,15 @@ class Indexer:
         if not result.body:
             return IndexState.SKIPPED, "the page shows no text"
         return result
+
+    def _stumble(self, capture: Capture, reason: str) -> tuple[IndexState, str]:
+        """A page has a second try: what the system killed, or froze, need not be to blame."""
+        if capture.capture_id in self._stumbled:
+            self._stumbled.discard(capture.capture_id)
+            return IndexState.REFUSED, reason
+        log.warning("page is tried once more", url=capture.url, capture=capture.capture_id, reason=reason)
+        self._stumbled.add(capture.capture_id)
+        return IndexState.WAITING, reason
 
     def _send_if_due(self) -> bool:
         if not self._ready:
@@ -245,7 +266,12 @@ class Indexer:
     def _resend_overtaken(self, batch: Sequence[_Ready], results: Sequence[BulkResult]) -> list[BulkResult]:
         """Partial updates raise a version a little: the same visit, extracted again, goes one step above them."""
         lost = {r.document_id for r in results if r.outcome is BulkOutcome.SUPERSEDED}
-        versions = self._elastic.versions(lost) if lost else {}
+        try:
+            versions = self._elastic.versions(lost) if lost else {}
+        except (SearchUnavailable, SearchRefused) as exc:
+            return [
+                BulkResult(r.document_id, BulkOutcome.RETRY, str(exc)) if r.document_id in lost else r for r in results
+            ]
         again = {
             ready.bulk.document_id: replace(ready.bulk, version=versions[ready.bulk.document_id] + 1)
             for ready in batch
@@ -281,10 +307,7 @@ class Indexer:
             pause_s = self._back_off_s()
             if not some_are_in:
                 self._pause(pause_s, f"waiting for Elasticsearch: {busy[0][1].reason}")
-        until = self._clock() + timedelta(seconds=pause_s)
-        held = [capture.capture_id for capture, _ in (*busy, *blocked)]
-        with database.write(self._engine) as conn:
-            captures.defer(conn, self._worker, held, until, (blocked or busy)[0][1].reason)
+        self._defer([capture for capture, _ in (*busy, *blocked)], pause_s, (blocked or busy)[0][1].reason)
 
     def _pause(self, seconds: float, message: str) -> None:
         if message != self.message:
@@ -299,9 +322,34 @@ class Indexer:
         return longest * random.uniform(0.5, 1.0)
 
     def _is_paused(self) -> bool:
-        if self._paused_until is None or self._clock() >= self._paused_until:
-            self._paused_until = None
+        """A pause that seems longer than any is over: the clock was set back."""
+        if self._paused_until is None:
             return False
+        left_s = (self._paused_until - self._clock()).total_seconds()
+        if 0 < left_s <= LONGEST_PAUSE_S:
+            return True
+        self._paused_until = None
+        return False
+
+    def _withdraw(self) -> bool:
+        """Take out of the index what is to leave it. Every indexer may do it: twice does no harm."""
+        with database.read(self._engine) as conn:
+            leaving = captures.withdrawn(conn, BULK_DOCUMENTS)
+        if not leaving or not self._make_indices():
+            return False
+        # Above all steps of the newest visit, and below any later one.
+        fences = [((left.generation + 1) << VERSION_STEP_BITS) - 1 for left in leaving]
+        results = self._elastic.bulk(
+            [BulkDocument(left.document_id, fence, None) for left, fence in zip(leaving, fences, strict=True)]
+        )
+        kept = [result for result in results if result.outcome in (BulkOutcome.RETRY, BulkOutcome.BLOCKED)]
+        kept_ids = {result.document_id for result in kept}
+        with database.write(self._engine) as conn:
+            captures.forget_withdrawn(
+                conn, [left.withdrawal_id for left in leaving if left.document_id not in kept_ids]
+            )
+        if kept:
+            self._pause(self._back_off_s(), f"waiting for Elasticsearch: {kept[0].reason}")
         return True
 
     def _make_indices(self) -> bool:
@@ -312,6 +360,7 @@ class Indexer:
         except (SearchUnavailable, SearchRefused) as exc:
             self._pause(self._back_off_s(), str(exc))
             return False
+        self._pauses, self.message = 0, ""
         self._indices_made = True
         return True
 
@@ -329,6 +378,11 @@ class Indexer:
         if ids:
             with database.write(self._engine) as conn:
                 captures.mark(conn, self._worker, ids, state, reason)
+
+    def _defer(self, deferred: Iterable[Capture], seconds: float, reason: str | None) -> None:
+        until = self._clock() + timedelta(seconds=seconds)
+        with database.write(self._engine) as conn:
+            captures.defer(conn, self._worker, [capture.capture_id for capture in deferred], until, reason)
 
     def _site_key(self, site_id: int) -> str:
         if site_id not in self._sites:

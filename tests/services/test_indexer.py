@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,14 @@ from sqlalchemy.engine import Engine
 
 from crawler import database
 from crawler.archive import captures
+from crawler.database import urls
+from crawler.errors import ArchiveError
 from crawler.records import Capture, IndexState
 from crawler.urls import document_id
 from services import indexer as indexer_module
 from services.config import Settings, load_settings
 from services.elastic import BulkDocument, BulkOutcome, BulkResult, Elastic, ElasticUser, credentials
+from services.errors import SearchUnavailable
 from services.indexer import VERSION_STEP_BITS, Indexer, extracting_processes, run_indexer
 from services.search.records import SearchQuery
 from services.search.search import search
@@ -190,6 +194,106 @@ def test_a_page_that_hangs_or_kills_its_process_costs_only_itself(settings, engi
     assert states["die"][0] is IndexState.REFUSED and "ended the extracting process" in states["die"][1]
     assert states["raise"] == (IndexState.REFUSED, "its text could not be taken out: ValueError: odd page")
     assert states["fine"] == (IndexState.INDEXED, None)
+
+
+def test_a_page_whose_process_was_killed_by_somebody_else_is_taken_out_again(desk, monkeypatch, tmp_path):
+    """The system kills when memory runs out, and not always the one to blame; a frozen machine looks like a hang."""
+    monkeypatch.setattr(indexer_module, "_extract", extract_at_second_try)
+    captured = [desk.shelf.keep(page(f"{name}?{tmp_path}")) for name in ("die", "hang")]
+    desk.indexer._timeout_s = 3.0
+    desk.work()
+    assert {desk.state(capture) for capture in captured} == {(IndexState.INDEXED, None)}
+
+
+def extract_at_second_try(source: Any) -> Any:
+    """In a process of the pool: the first try of each page ends badly."""
+    address, _, folder = source.url.partition("?")
+    mark = Path(folder) / address.rpartition("/")[2]
+    if not mark.exists():
+        mark.touch()
+        return stumbling_extract(replace(source, url=address))
+    return indexer_module.extract(source)
+
+
+def test_an_archive_that_cannot_be_read_now_is_read_later(desk, monkeypatch):
+    capture = desk.shelf.keep(page("a"))
+    monkeypatch.setattr(desk.indexer._archive, "read", unreadable)
+    desk.work()
+    assert desk.state(capture) == (IndexState.WAITING, "cannot read a.warc.gz: Input/output error")
+    monkeypatch.undo()
+    desk.now += timedelta(minutes=1)
+    desk.work()
+    assert desk.state(capture) == (IndexState.INDEXED, None)
+
+
+def unreadable(_capture_id: int) -> Any:
+    raise ArchiveError("cannot read a.warc.gz: Input/output error")
+
+
+def test_a_node_that_goes_away_between_two_questions_is_waited_for(desk, monkeypatch):
+    capture = desk.shelf.keep(page("a"))
+    desk.index.tell = lambda _: (BulkOutcome.SUPERSEDED, "conflict")
+    monkeypatch.setattr(desk.index, "versions", unavailable)
+    desk.work()
+    assert desk.state(capture) == (IndexState.WAITING, "Elasticsearch cannot be reached")
+    monkeypatch.undo()
+    desk.index.tell = lambda _: (BulkOutcome.INDEXED, None)
+    desk.now += timedelta(minutes=1)
+    desk.work()
+    assert desk.state(capture) == (IndexState.INDEXED, None)
+
+
+def unavailable(_document_ids: Sequence[str]) -> Any:
+    raise SearchUnavailable("Elasticsearch cannot be reached")
+
+
+def test_what_it_waited_for_is_forgotten_once_the_indices_are_there(desk, monkeypatch):
+    def not_yet() -> None:
+        raise SearchUnavailable("Elasticsearch is starting")
+
+    monkeypatch.setattr(desk.index, "ensure_indices", not_yet)
+    desk.work()
+    assert desk.indexer.message == "Elasticsearch is starting"
+    monkeypatch.undo()
+    desk.now += timedelta(seconds=2)
+    desk.work()
+    assert desk.indexer.message == ""
+
+
+@pytest.mark.parametrize("outcome", [BulkOutcome.BLOCKED, BulkOutcome.RETRY])
+def test_a_clock_that_is_set_back_keeps_nobody_waiting(desk, outcome):
+    capture = desk.shelf.keep(page("a"))
+    desk.index.tell = lambda _: (outcome, "not now")
+    desk.work()
+    desk.index.tell = lambda _: (BulkOutcome.INDEXED, None)
+    desk.now -= timedelta(days=1)
+    desk.work()
+    assert desk.state(capture) == (IndexState.INDEXED, None)
+
+
+def test_the_lease_of_a_killed_indexer_ends_though_the_clock_was_set_back(desk):
+    capture = desk.shelf.keep(page("a"))
+    with database.write(desk.engine) as conn:
+        captures.claim_waiting(conn, "killed", desk.now, 10, indexer_module.LEASE_S)
+    desk.work()
+    assert desk.state(capture)[0] is IndexState.WAITING
+    desk.now -= timedelta(days=1)
+    desk.work()
+    assert desk.state(capture) == (IndexState.INDEXED, None)
+
+
+def test_a_withdrawn_document_leaves_the_index_and_a_later_visit_brings_it_back(desk):
+    capture = desk.shelf.keep(page("a"))
+    desk.work()
+    with database.write(desk.engine) as conn:
+        conn.execute(urls.update().values(capture_id=capture.capture_id))
+        captures.withdraw(conn, [capture.url_id], desk.now)
+    desk.work()
+    ((deletion,),) = [bulk for bulk in desk.index.bulks if bulk[0].source is None]
+    assert deletion.document_id == document_id(capture.urlkey)
+    assert capture.generation << VERSION_STEP_BITS < deletion.version < (capture.generation + 1) << VERSION_STEP_BITS
+    with database.read(desk.engine) as conn:
+        assert captures.withdrawn(conn, 10) == []
 
 
 def test_a_damaged_capture_is_refused(desk):
