@@ -266,7 +266,8 @@ class Crawler:
 
     def _refreshed(self, info: RunInfo) -> RunningRun:
         known = self._runs.get(info.run_id)
-        site = Site(info.settings, Scope(info.settings, info.extra_hosts), info.needs_browser)
+        scope = Scope(info.settings, info.extra_hosts)
+        site = Site(info.settings, scope, info.needs_browser, has_answered=info.pages > 0)
         if known is None:
             return RunningRun(info, site, info.pages)
         return RunningRun(info, site, max(known.pages, info.pages), known.judged, known.rendered)

@@ -47,6 +47,10 @@ GONE = frozenset({404, 410})
 OF_THE_WAY = frozenset({Rejection.DEPTH, Rejection.NOFOLLOW})
 """Refusals that speak of how a URL was found: by another way it may be welcome."""
 KNOWN_URLS = 200_000
+AWAY = frozenset({FetchErrorKind.CONNECT, FetchErrorKind.DNS})
+"""Nothing of this one page: its server, or the network, is away."""
+PATIENCE = 3
+"""A server that is away has so many times the tries of a page: with its back-off, minutes, as a restart takes."""
 HTML_TYPES = ("text/html", "application/xhtml+xml", "application/vnd.wap.xhtml+xml")
 
 
@@ -88,6 +92,8 @@ class Site:
     settings: SiteSettings
     scope: Scope
     needs_browser: bool | None
+    has_answered: bool = False
+    """Pages of it came in this run: if it is away now, it is worth waiting for."""
 
 
 class KnownUrls:
@@ -138,7 +144,7 @@ class Visitor:
             verdict = await self.robots.verdict(claim.target.url, request)
             if verdict.unreachable:
                 return self._retry(
-                    claim, FetchErrorKind.ROBOTS_UNREACHABLE, "robots.txt cannot be read", verdict.retry_at
+                    claim, FetchErrorKind.ROBOTS_UNREACHABLE, "robots.txt cannot be read", verdict.retry_at, PATIENCE
                 )
             if not verdict.allowed:
                 return _refused(claim, Rejection.ROBOTS, f"robots.txt: {verdict.line or 'disallowed'}")
@@ -147,7 +153,8 @@ class Visitor:
         except RefusedAddress as exc:
             return _refused(claim, Rejection.PRIVATE_ADDRESS, str(exc))
         except FetchError as exc:
-            return self._retry(claim, exc.kind, str(exc), None)
+            is_away = exc.kind in AWAY and (site.has_answered or claim.validators.capture_id is not None)
+            return self._retry(claim, exc.kind, str(exc), None, PATIENCE if is_away else 1)
         if claim.target.kind is LinkKind.SEED:
             visit = self._with_links(visit, claim, [Link(url, kind=LinkKind.SITEMAP) for url in verdict.sitemaps], site)
         return replace(visit, answer=page, crawl_delay_s=verdict.crawl_delay_s)
@@ -337,11 +344,11 @@ class Visitor:
         visit = self._retry(claim, FetchErrorKind.PROTOCOL, "the page came incomplete", None)
         return replace(visit, page=page, digest=fingerprint.digest(page.body))
 
-    def _retry(self, claim: Claim, kind: FetchErrorKind, message: str, not_before: datetime | None) -> Visit:
-        """Tried again after a back-off, until the tries are used up."""
-        if claim.tries + 1 >= self.limits.max_tries and kind is not FetchErrorKind.ROBOTS_UNREACHABLE:
-            return _failed(claim, kind, message)
-        if claim.tries + 1 >= 3 * self.limits.max_tries:
+    def _retry(
+        self, claim: Claim, kind: FetchErrorKind, message: str, not_before: datetime | None, patience: int = 1
+    ) -> Visit:
+        """Tried again after a back-off, until the tries are used up; with `patience`, so many times as often."""
+        if claim.tries + 1 >= patience * self.limits.max_tries:
             return _failed(claim, kind, message)
         at = not_before or self.clock() + timedelta(seconds=politeness.backoff_s(claim.tries + 1, None, self.chance()))
         outcome = CrawlOutcome(claim, CrawlStatus.FETCH_ERROR, next_visit_at=at, reason=kind.value, message=message)

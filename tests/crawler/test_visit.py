@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -48,6 +48,10 @@ async def nothing_kept(_host: str) -> RobotsFile | None:
     return None
 
 
+async def no_rules(host: str) -> RobotsFile | None:
+    return RobotsFile(host, 404, b"", NOW + timedelta(hours=1))
+
+
 async def keep_nothing(_file: RobotsFile) -> None:
     return None
 
@@ -69,6 +73,8 @@ def visit(
     scope: SiteScope = WHOLE_HOST,
     limits: VisitLimits = LIMITS,
     allowed: bool = True,
+    has_answered: bool = False,
+    rules: Callable[[str], Awaitable[RobotsFile | None]] = nothing_kept,
 ) -> Visit:
     host = f"127.0.0.1:{site.port}"
     settings = SiteSettings(
@@ -79,10 +85,10 @@ def visit(
         resolver = Resolver()
         async with Fetcher(FetcherSettings(AGENT, timeout_s=5), resolver) as fetcher:
             clock: Callable[[], datetime] = lambda: NOW  # noqa: E731
-            robots = Robots(fetcher.fetch, load=nothing_kept, save=keep_nothing, user_agent=AGENT, clock=clock)
+            robots = Robots(fetcher.fetch, load=rules, save=keep_nothing, user_agent=AGENT, clock=clock)
             visitor = Visitor(fetcher, robots, no_renderer, limits, AGENT, clock, chance=lambda: 0.5)
             claim = claim_of(site.url(path), kind=kind, tries=tries, validators=validators)
-            return await visitor.visit(claim, Site(settings, Scope(settings), None))
+            return await visitor.visit(claim, Site(settings, Scope(settings), None, has_answered))
 
     return asyncio.run(go())
 
@@ -276,3 +282,27 @@ def test_a_seed_brings_the_sitemaps_of_robots_txt_and_a_sitemap_its_pages() -> N
     assert pages.outcome.status is CrawlStatus.LISTING
     assert pages.index_state is IndexState.SKIPPED
     assert [r.reason for r in pages.rejected] == [Rejection.SCOPE]
+
+
+@pytest.mark.parametrize(
+    ("has_answered", "capture_id", "tries", "again"),
+    [
+        (False, None, 1, True),
+        (False, None, 2, False),
+        (True, None, 2, True),
+        (False, 5, 2, True),
+        (True, None, 7, True),
+        (True, None, 8, False),
+    ],
+)
+def test_a_server_that_answered_before_is_waited_for_longer(
+    has_answered: bool, capture_id: int | None, tries: int, again: bool
+) -> None:
+    """It is started anew, or the network is away: every page would lose its tries within seconds."""
+    with FakeSite([NO_ROBOTS]) as site:
+        pass
+    validators = Validators(capture_id=capture_id)
+    seen = visit(site, "/", tries=tries, validators=validators, has_answered=has_answered, rules=no_rules)
+    assert seen.outcome.status is CrawlStatus.FETCH_ERROR
+    assert seen.outcome.reason == FetchErrorKind.CONNECT.value
+    assert (seen.outcome.next_visit_at is not None) is again
