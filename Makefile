@@ -29,7 +29,7 @@ INSTALLED := $(VENV)/installed-$(shell cat requirements-dev.lock pyproject.toml 
 BUILT := $(PLUGIN)/target/built
 
 # A JDK for Maven that is new enough, whatever `java` is on the path.
-MAVEN = JAVA_HOME="$$($(BIN)/python -m services.java)" && export JAVA_HOME && mvn -B -q -f $(PLUGIN) -Dpython=$(abspath $(BIN)/python)
+MAVEN = JAVA_HOME="$$($(BIN)/python -m services.java)" && export JAVA_HOME && mvn -B -q -Dstyle.color=never -f $(PLUGIN) -Dpython=$(abspath $(BIN)/python)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -56,11 +56,12 @@ plugin-test: $(BUILT)
 
 lock: $(INSTALLED)
 	$(BIN)/pip install -q $(PIP_TOOLS)
-	for extra in '' dev; do \
-	  PIP_FIND_LINKS= $(BIN)/pip-compile -q --generate-hashes --allow-unsafe --strip-extras --no-header \
-	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-	    $${extra:+--extra $$extra} -o requirements$${extra:+-$$extra}.lock pyproject.toml || exit 1; \
-	done
+	PIP_FIND_LINKS= $(BIN)/pip-compile -q --generate-hashes --allow-unsafe --strip-extras --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --extra dev -o requirements-dev.lock pyproject.toml
+	sed -i '/^plumbline @/d' requirements-dev.lock
+	$(BIN)/pip install -q --require-hashes -r requirements-dev.lock
+	$(BIN)/pip install -q --no-deps -e .
+	$(BIN)/python -m services.docker.locks
 
 clean:
 	rm -rf $(VENV) $(PLUGIN)/target .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

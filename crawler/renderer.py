@@ -118,6 +118,8 @@ class RendererSettings:
     """Pages rendered at once."""
     browser: str = ""
     """Chromium's path; empty: one that is installed, else Playwright's own."""
+    sandbox: bool = True
+    """Chromium's own sandbox; it needs user namespaces, which container engines close. Root has none in any case."""
     proxy: str = ""
     """Outgoing proxy; a request's own comes first."""
     locale: str = "zh-CN"
@@ -211,7 +213,7 @@ class Renderer:
                     executable_path=path,
                     args=list(_ARGUMENTS),
                     proxy={"server": _NOWHERE},
-                    chromium_sandbox=os.geteuid() != 0,
+                    chromium_sandbox=self._settings.sandbox and os.geteuid() != 0,
                     handle_sigint=False,
                     handle_sigterm=False,
                     handle_sighup=False,

@@ -70,6 +70,7 @@ class Settings(BaseSettings):
 
     database_url: str = Field("", description="Crawl database; empty: SQLite in the home folder.")
     archive: Path | None = Field(None, description="Folder of the WARC files; empty: `archive` in the home folder.")
+    secrets: Path | None = Field(None, description="Folder with a file for each secret; empty: they are made up.")
 
     elasticsearch_url: str = Field(
         "", validation_alias="ELASTICSEARCH_URL", description="Another cluster than the local node."
@@ -103,8 +104,13 @@ class Settings(BaseSettings):
     outgoing_proxy: str = Field("", description="Proxy for all crawling, `http://host:port` or `socks5h://…`.")
     browser: str = Field("", description="Chromium's path; empty: an installed one, else Playwright's own.")
 
+    browser_sandbox: bool = Field(True, description="Chromium's own sandbox; always off for root.")
+
     extract_processes: int = Field(0, ge=0, description="Extracting processes of one indexer; 0: one a core.")
     extract_timeout_s: float = Field(30.0, gt=0, description="One page's extraction, then it is given up.")
+
+    health_host: str = Field("127.0.0.1", description="Address of health and metrics of each process.")
+    health_port: int = Field(0, ge=0, le=65535, description="Port of health and metrics of each process; 0: none.")
 
     log_format: str = Field("text", pattern="^(text|json)$", description="`text` or `json`.")
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="Least level that is logged.")
@@ -200,8 +206,28 @@ def web_port(settings: Settings) -> int:
 
 
 def kept_secret(settings: Settings, name: str) -> str:
-    """A password or key of this stack: made up at its first use, kept in a file that only the owner can read."""
+    """A password or key of this stack: made up at its first use, kept in a file that only the owner can read.
+
+    With a folder of secrets in the settings it is what the file of that name holds. Raises ConfigurationError.
+    """
+    if settings.secrets is not None:
+        return _given_secret(settings.secrets / name)
     return str(_keep(settings.home / SECRETS_FILE, name, lambda _taken: secrets.token_urlsafe(32), mode=0o600))
+
+
+def has_secret(settings: Settings, name: str) -> bool:
+    """Whether the folder of secrets holds that one."""
+    return settings.secrets is not None and (settings.secrets / name).is_file()
+
+
+def _given_secret(path: Path) -> str:
+    try:
+        secret = path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigurationError(f"the secret {path} cannot be read: {exc}") from exc
+    if not secret:
+        raise ConfigurationError(f"the secret {path} is empty")
+    return secret
 
 
 def _keep(path: Path, name: str, choose: Callable[[Mapping[str, Any]], Any], mode: int) -> Any:

@@ -22,7 +22,7 @@ from elastic_transport import ConnectionTimeout, SerializationError, TransportEr
 from elastic_transport.client_utils import DEFAULT
 from elasticsearch import ApiError, Elasticsearch
 
-from services.config import Settings, kept_port, kept_secret
+from services.config import Settings, has_secret, kept_port, kept_secret
 from services.errors import SearchRefused, SearchUnavailable
 
 MAPPINGS = Path(__file__).parents[1] / "es-mappings"
@@ -34,7 +34,7 @@ TRY_LATER = frozenset((408, 429, 502, 503, 504))
 
 
 class ElasticUser(StrEnum):
-    """The local node's users; another cluster (ELASTICSEARCH_URL) has one for all."""
+    """The stack's users; another cluster (ELASTICSEARCH_URL) may have one for all. Roles: services/accounts.py."""
 
     READER = "reader"
     """Searches and analyzes."""
@@ -56,15 +56,14 @@ class Credentials:
 
 def credentials(settings: Settings, user: ElasticUser) -> Credentials:
     """Those of the cluster in the settings, else of this stack's local node (whether it runs or not)."""
-    if settings.elasticsearch_url:
-        return Credentials(
-            url=settings.elasticsearch_url,
-            user=settings.elasticsearch_user,
-            password=settings.elasticsearch_password.get_secret_value(),
-            ca=settings.elasticsearch_ca,
-        )
-    url = f"http://127.0.0.1:{kept_port(settings, 'node')}"
-    return Credentials(url=url, user=user.value, password=kept_secret(settings, f"elasticsearch_{user}"))
+    url, secret = settings.elasticsearch_url, f"elasticsearch_{user}"
+    if not url:
+        url = f"http://127.0.0.1:{kept_port(settings, 'node')}"
+        return Credentials(url, user.value, kept_secret(settings, secret))
+    if not settings.elasticsearch_user and has_secret(settings, secret):
+        return Credentials(url, user.value, kept_secret(settings, secret), settings.elasticsearch_ca)
+    password = settings.elasticsearch_password.get_secret_value()
+    return Credentials(url, settings.elasticsearch_user, password, settings.elasticsearch_ca)
 
 
 class IndexName(StrEnum):
@@ -266,6 +265,26 @@ class Elastic:
                 return tuple(result for entry in entries for result in self.append([entry], name))
             return _same_for_all(ids, outcome, _reason(exc))
         return tuple(_result(item) for item in answer["items"])
+
+    def put_role(self, name: str, privileges: Mapping[str, Any]) -> None:
+        """Make or change a role; `privileges` as the security API has them."""
+        with _translated():
+            self._client.security.put_role(name=name, **privileges)
+
+    def put_user(self, name: str, password: str, roles: Sequence[str]) -> None:
+        """Make or change a user."""
+        with _translated():
+            self._client.security.put_user(username=name, password=password, roles=list(roles))
+
+    def set_password(self, name: str, password: str) -> None:
+        """Change the password of a user that Elasticsearch has of its own."""
+        with _translated():
+            self._client.security.change_password(username=name, password=password)
+
+    def health(self) -> str:
+        """The cluster's colour."""
+        with _translated():
+            return str(self._client.cluster.health()["status"])
 
     def _ensure_index(self, name: IndexName) -> None:
         alias = self.alias(name)

@@ -32,6 +32,7 @@ import psutil
 import structlog
 from filelock import FileLock
 
+from services.accounts import roles
 from services.config import ROOT_HOME, Settings, child_environment, is_root, kept_port, kept_secret
 from services.elastic import Credentials, ElasticUser, credentials
 from services.errors import NodeError
@@ -164,7 +165,7 @@ class LocalNode:
         heap_mb = self._settings.node_heap_mb
         (config / "jvm.options.d" / "heap.options").write_text(f"-Xms{heap_mb}m\n-Xmx{heap_mb}m\n")
         (config / "elasticsearch.yml").write_text(_to_yaml(self._elasticsearch_settings()))
-        (config / "roles.yml").write_text(_to_yaml(_roles(self._settings.index_prefix)))
+        (config / "roles.yml").write_text(_to_yaml(roles(self._settings.index_prefix)))
         users = [(user.value, kept_secret(self._settings, f"elasticsearch_{user}")) for user in ElasticUser]
         (config / "users").write_text("".join(f"{name}:{hash_password(password)}\n" for name, password in users))
         (config / "users_roles").write_text("".join(f"{name}:{name}\n" for name, _ in users))
@@ -361,25 +362,6 @@ def explain_start(start_log: Path, status: int) -> str:
         return "it was killed, perhaps because memory ran out"
     errors = [line for line in printed.splitlines() if re.search(r"ERROR|[Ee]xception|^fatal", line)]
     return errors[0].strip() if errors else f"exit code {status}"
-
-
-def _roles(index_prefix: str) -> dict[str, Any]:
-    ours = [f"{index_prefix}*"]
-    logs = [f"{index_prefix}*crawl-log*", f"{index_prefix}*queries*"]  # a longer prefix of the same stack too
-    return {
-        ElasticUser.READER: {
-            "cluster": ["monitor", "cluster:admin/analyze"],
-            "indices": [{"names": ours, "privileges": ["read", "view_index_metadata", "indices:admin/analyze"]}],
-        },
-        ElasticUser.WRITER: {
-            "cluster": ["monitor", "manage_index_templates", "cluster:admin/analyze"],
-            "indices": [{"names": ours, "privileges": ["all"]}],
-        },
-        ElasticUser.APPENDER: {
-            "cluster": ["monitor"],
-            "indices": [{"names": logs, "privileges": ["create_doc", "view_index_metadata"]}],
-        },
-    }
 
 
 def _download(scratch: Path) -> Path:

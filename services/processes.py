@@ -142,6 +142,7 @@ async def _crawl(engine: database.Engine, settings: Settings) -> None:
             timeout_s=settings.render_timeout_s,
             tabs=settings.render_tabs,
             browser=settings.browser,
+            sandbox=settings.browser_sandbox,
             proxy=settings.outgoing_proxy,
         ),
         limits=VisitLimits(max_redirects=settings.max_redirects, max_tries=settings.max_tries),

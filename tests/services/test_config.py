@@ -15,6 +15,7 @@ from services.config import (
     PORT_RANGE,
     Settings,
     child_environment,
+    has_secret,
     java_candidates,
     kept_port,
     kept_secret,
@@ -155,3 +156,21 @@ def test_javas_named_in_the_environment_come_first(tmp_path: Path, monkeypatch: 
     (tmp_path / "bin" / "java").touch()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     assert java_candidates()[:3] == [tmp_path / "es", tmp_path / "jdk", tmp_path]
+
+
+def test_a_given_secret_is_the_content_of_its_file(tmp_path: Path) -> None:
+    (tmp_path / "web_session").write_text("from the engine\n")
+    settings = load_settings(home=tmp_path / "home", secrets=tmp_path)
+    assert kept_secret(settings, "web_session") == "from the engine"
+    assert has_secret(settings, "web_session")
+    assert not (settings.home / "secrets.json").exists()
+
+
+def test_a_given_secret_that_is_missing_or_empty_is_named(tmp_path: Path) -> None:
+    settings = load_settings(home=tmp_path / "home", secrets=tmp_path)
+    assert not has_secret(settings, "web_session")
+    with pytest.raises(ConfigurationError, match=r"the secret .*/web_session cannot be read"):
+        kept_secret(settings, "web_session")
+    (tmp_path / "web_session").write_text("\n")
+    with pytest.raises(ConfigurationError, match=r"the secret .*/web_session is empty"):
+        kept_secret(settings, "web_session")
