@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
@@ -30,7 +31,7 @@ from crawler import database, fingerprint, politeness, urls
 from crawler.addresses import Resolver
 from crawler.archive import captures
 from crawler.archive.writer import ArchiveWriter
-from crawler.errors import ArchiveError, BadUrl, DatabaseError
+from crawler.errors import ArchiveError, BadTopic, BadUrl, DatabaseError
 from crawler.fetcher import Fetcher, FetcherSettings
 from crawler.frontier import Frontier, RunInfo
 from crawler.records import (
@@ -51,7 +52,7 @@ from crawler.records import (
 from crawler.renderer import Renderer, RendererSettings
 from crawler.robots import Robots
 from crawler.scope import Scope
-from crawler.visit import Site, Visit, VisitLimits, Visitor
+from crawler.visit import Focus, Site, Visit, VisitLimits, Visitor
 
 LEASE_S = 30.0
 """A killed worker's hosts are taken over after this long at the latest."""
@@ -267,10 +268,24 @@ class Crawler:
     def _refreshed(self, info: RunInfo) -> RunningRun:
         known = self._runs.get(info.run_id)
         scope = Scope(info.settings, info.extra_hosts)
-        site = Site(info.settings, scope, info.needs_browser, has_answered=info.pages > 0)
+        focus = self._focus(info, known)
+        site = Site(info.settings, scope, info.needs_browser, info.pages > 0, focus)
         if known is None:
             return RunningRun(info, site, info.pages)
         return RunningRun(info, site, max(known.pages, info.pages), known.judged, known.rendered)
+
+    def _focus(self, info: RunInfo, known: RunningRun | None) -> Focus | None:
+        """Made once a run: what it learns about links stays with it."""
+        topic = info.settings.topic
+        if topic is None:
+            return None
+        if known is not None and known.site.focus is not None and known.info.settings.topic == topic:
+            return known.site.focus
+        try:
+            return Focus.on(topic)
+        except BadTopic as exc:
+            log.error("topic cannot be used", run=info.run_id, site=info.key, error=str(exc))
+            return None
 
     # The claimer: hosts that may be asked, and a task for each.
 
@@ -420,6 +435,8 @@ class Crawler:
             )
             leaving = {visit.outcome.claim.url_id for visit in visits if visit.withdraw}
             captures.withdraw(conn, leaving - late, now)
+            for run_id, n in Counter(v.outcome.claim.target.run_id for v in visits if v.is_on_topic).items():
+                self._frontier.count(conn, run_id, {"relevant": n})
             self._frontier.release(conn, [claim for host in hosts for claim in host.unvisited])
             self._frontier.leave_hosts(conn, {host.host: (host.next_request_at, host.failures) for host in hosts})
             for run_id in {run_id for host in hosts for run_id in host.budget_spent}:

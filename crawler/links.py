@@ -92,14 +92,15 @@ def read_links(
     charset: str = "utf-8",
     keep_hash_routes: bool = False,
     with_context: bool = True,
+    with_text: bool = False,
     is_known: Callable[[str], bool] = _never,
 ) -> PageLinks:
     """Everything that a page's HTML tells the crawler.
 
     `url` is where the page came from, `charset` what its bytes were in. With `keep_hash_routes`, links to `#!…` and
     `#/…` are pages of their own (for sites that are rendered). `with_context=False` leaves the text around the
-    links out, which takes a third of the time. Anchors to URLs that are known (`is_known`) are left out too: most
-    links of a site stand on all of its pages.
+    links out, which takes a third of the time; `with_text` gives title and visible text of the page.
+    Anchors to URLs that are known (`is_known`) are left out too: most links of a site stand on all of its pages.
     """
     tree = LexborHTMLParser(_tamed(html))
     others = tree.css(_OTHERS)
@@ -114,6 +115,7 @@ def read_links(
         page.take_other(node, tag)
         if tag in _UNSEEN:
             unseen_chars += _chars(node.text())
+    title, text = _title_and_text(tree) if with_text else ("", "")
     return PageLinks(
         links=tuple(page.links.values()),
         base_url=page.base_url,
@@ -122,7 +124,17 @@ def read_links(
         directives=page.directives,
         text_chars=max(0, _chars(tree.root.text()) - unseen_chars) if tree.root else 0,
         scripts=page.scripts,
+        title=title,
+        text=text,
     )
+
+
+def _title_and_text(tree: LexborHTMLParser) -> tuple[str, str]:
+    """What a reader sees. The tree is of no other use after that."""
+    title = tree.css_first("title")
+    shown = "" if title is None else " ".join(title.text().split())
+    tree.strip_tags(list(_UNSEEN))
+    return shown, "" if tree.body is None else tree.body.text(separator=" ")
 
 
 def needs_browser(page: PageLinks) -> bool:

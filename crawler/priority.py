@@ -38,13 +38,18 @@ _AD_PATH: Final = re.compile(
 )
 
 
-def priority(strategy: Strategy, depth: int, link: Link | None = None) -> float:
-    """When a URL found by `link` (None: a seed, a sitemap, pushed) at `depth` is to be crawled."""
+def priority(strategy: Strategy, depth: int, link: Link | None = None, promise: float | None = None) -> float:
+    """When a URL found by `link` (None: a seed, a sitemap, pushed) at `depth` is to be crawled.
+
+    `promise` is how likely the link leads to the topic, 0 to 1 (`prediction`); best-first goes by it where it is known.
+    """
     match strategy:
         case Strategy.BREADTH_FIRST:
             order = -float(depth)
         case Strategy.DEPTH_FIRST:
             order = float(depth)
+        case Strategy.BEST_FIRST if promise is not None:
+            order = promise
         case Strategy.BEST_FIRST:
             order = -_DEPTH_COST * depth + _promise(link)
     return order - ADVERTISEMENT_PENALTY if link is not None and is_advertisement(link) else order

@@ -216,6 +216,8 @@ class SiteSettings:
     proxy: str | None = None
     """Outgoing proxy URL for this site, in place of the crawler's own setting."""
     enabled: bool = True
+    topic: Topic | None = None
+    """What a focused crawl keeps; None: every page in scope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,6 +409,9 @@ class PageLinks:
     """Visible characters outside scripts, styles and markup, white space not counted."""
     scripts: int
     """script elements that run (not JSON or templates)."""
+    title: str = ""
+    text: str = ""
+    """The visible text, where it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)

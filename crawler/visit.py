@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from crawler import charset, fingerprint, links, politeness, priority, urls
 from crawler.errors import BadUrl, FetchError, RefusedAddress
 from crawler.fetcher import Fetcher
+from crawler.prediction import Predictor
 from crawler.records import (
     Claim,
     CrawlOutcome,
@@ -35,8 +36,10 @@ from crawler.records import (
     RobotsDirectives,
     SiteSettings,
     Strategy,
+    Topic,
     Validators,
 )
+from crawler.relevance import Relevance
 from crawler.renderer import Renderer
 from crawler.robots import Robots
 from crawler.scope import Scope
@@ -77,12 +80,28 @@ class Visit:
     """The page is the one of the validators' capture: a revisit record will do."""
     found: tuple[CrawlUrl, ...] = ()
     rejected: tuple[RejectedUrl, ...] = ()
+    is_on_topic: bool = False
+    """The site has a topic, and this page is relevant to it."""
     withdraw: bool = False
     """The page's document has to leave the index: it asks for that, or has been gone for two looks."""
     host_pause_s: float | None = None
     """The host asked for quiet, or failed: no request to it for so long, at least."""
     crawl_delay_s: float | None = None
     """From robots.txt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Focus:
+    """What a topic makes of a run: how relevant pages are, and where links are likely to lead."""
+
+    relevance: Relevance
+    predictor: Predictor
+
+    @classmethod
+    def on(cls, topic: Topic) -> Focus:
+        """Raises BadTopic."""
+        relevance = Relevance(topic)
+        return cls(relevance, Predictor(relevance))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +113,7 @@ class Site:
     needs_browser: bool | None
     has_answered: bool = False
     """Pages of it came in this run: if it is away now, it is worth waiting for."""
+    focus: Focus | None = None
 
 
 class KnownUrls:
@@ -240,8 +260,31 @@ class Visitor:
             rejected=refused,
             withdraw=directives.noindex,
         )
-        return (
-            visit if page_links is None else self._with_links(visit, claim, page_links.links, site, directives.nofollow)
+        if page_links is None:
+            return visit
+        if site.focus is None:
+            return self._with_links(visit, claim, page_links.links, site, directives.nofollow)
+        return self._focused(visit, claim, page_links, site.focus, site, directives.nofollow)
+
+    def _focused(
+        self, visit: Visit, claim: Claim, page_links: PageLinks, focus: Focus, site: Site, nofollow: bool
+    ) -> Visit:
+        """The page judged by the topic, and its links by where they are likely to lead."""
+        here = claim.target
+        relevance = focus.relevance.of(page_links.text, page_links.title)
+        score = focus.predictor.page_score(here.url, relevance)
+        focus.predictor.learn(here.url, relevance, here.anchor, page_links.title, here.parent_url or "")
+        promises = focus.predictor.score(page_links.links, here.url, score)
+        visit = self._with_links(visit, claim, page_links.links, site, nofollow, promises)
+        if score.is_relevant:
+            return replace(visit, is_on_topic=True)
+        return replace(
+            visit,
+            page=visit.page if focus.relevance.topic.archive_off_topic else None,
+            outcome=replace(visit.outcome, reason=Rejection.IRRELEVANT.value),
+            index_state=IndexState.SKIPPED,
+            rejected=(*visit.rejected, _rejected(claim, Rejection.IRRELEVANT)),
+            withdraw=True,
         )
 
     def _directives(self, page: FetchedPage, page_links: PageLinks | None) -> RobotsDirectives:
@@ -263,6 +306,7 @@ class Visitor:
             url,
             decoded.charset,
             with_context=strategy is Strategy.BEST_FIRST,
+            with_text=site.focus is not None,
             is_known=self.known.of_run(claim.target.run_id, forget=strategy is not Strategy.BREADTH_FIRST),
         )
         if page.rendered is None or page.rendered.leads_to is None:
@@ -270,15 +314,24 @@ class Visitor:
         return replace(found, links=(*found.links, Link(page.rendered.leads_to, kind=LinkKind.REFRESH)))
 
     def _with_links(
-        self, visit: Visit, claim: Claim, links: Iterable[Link], site: Site, nofollow: bool = False
+        self,
+        visit: Visit,
+        claim: Claim,
+        links: Sequence[Link],
+        site: Site,
+        nofollow: bool = False,
+        promises: Sequence[float | None] | None = None,
     ) -> Visit:
-        """The visit with its links: those that join the frontier, and those that do not, each with its reason."""
+        """The visit with its links: those that join the frontier, and those that do not, each with its reason.
+
+        `promises`: for each link, how likely it leads to the topic.
+        """
         here = claim.target
         found: list[CrawlUrl] = []
         rejected: list[RejectedUrl] = []
-        for link in links:
+        for link, promise in zip(links, promises or [None] * len(links), strict=True):
             try:
-                target = _crawl_url(claim, link, site)
+                target = _crawl_url(claim, link, site, promise)
             except BadUrl:
                 rejected.append(RejectedUrl(here.run_id, link.url, link.url, Rejection.BAD_URL, here.url))
                 continue
@@ -401,7 +454,7 @@ def _is_indexable(page: FetchedPage) -> bool:
     return page.status == 200 and bool(page.body) and (_is_html(page) or kind == "text/plain")
 
 
-def _crawl_url(claim: Claim, link: Link, site: Site) -> CrawlUrl:
+def _crawl_url(claim: Claim, link: Link, site: Site, promise: float | None = None) -> CrawlUrl:
     """A link of a page as the frontier takes it. Raises BadUrl."""
     depth = claim.target.depth + 1
     return CrawlUrl(
@@ -411,7 +464,7 @@ def _crawl_url(claim: Claim, link: Link, site: Site) -> CrawlUrl:
         site_id=claim.target.site_id,
         run_id=claim.target.run_id,
         depth=depth,
-        priority=priority.priority(site.settings.strategy, depth, link),
+        priority=priority.priority(site.settings.strategy, depth, link, promise),
         kind=link.kind,
         parent_url=claim.target.url,
         anchor=link.text[:200],

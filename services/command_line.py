@@ -173,9 +173,11 @@ def node_stop() -> None:
 def process(name: str, parent: int | None) -> None:
     """Be one process of the stack."""
     from services.config import load_settings
+
+    settings = load_settings()  # first, since what is wrong with them is quickly said
     from services.processes import ProcessName, run_process
 
-    run_process(ProcessName(name), load_settings(), parent)
+    run_process(ProcessName(name), settings, parent)
 
 
 # Crawling.
@@ -190,8 +192,13 @@ def process(name: str, parent: int | None) -> None:
 @click.option(
     "--strategy",
     type=click.Choice(["breadth-first", "depth-first", "best-first"]),
-    default="breadth-first",
-    show_default=True,
+    help="Default: best-first with a topic, else breadth-first.",
+)
+@click.option(
+    "--topic",
+    "topic_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="What to look for; see docs/topics.md.",
 )
 @click.option("--allow-private", is_flag=True, help="The URLs' own hosts may have private addresses.")
 @json_option
@@ -201,7 +208,8 @@ def crawl(
     depth: int | None,
     prefix: bool,
     render: str,
-    strategy: str,
+    strategy: str | None,
+    topic_file: Path | None,
     allow_private: bool,
     as_json: bool,
 ) -> None:
@@ -211,6 +219,7 @@ def crawl(
     background if it is not up, and stays up until `plumbline down`.
     """
     from crawler.records import RenderMode, Strategy
+    from crawler.topic import load_topic
     from services import crawl_request, stack
 
     options = crawl_request.CrawlOptions(
@@ -218,8 +227,9 @@ def crawl(
         max_depth=depth,
         prefix=prefix,
         render=RenderMode(render),
-        strategy=Strategy(strategy),
+        strategy=None if strategy is None else Strategy(strategy),
         allow_private=allow_private,
+        topic=None if topic_file is None else load_topic(topic_file),
     )
     settings = _settings()
     with stack.opened_database(settings) as engine:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from crawler.database import Engine
 from crawler.errors import BadUrl
-from crawler.records import RenderMode, RunState, SiteScope, SiteSettings, Strategy
+from crawler.records import RenderMode, RunState, SiteScope, SiteSettings, Strategy, Topic
 from crawler.urls import host_of, normalize
 from services import control, stack
 from services.config import Settings
@@ -34,8 +34,11 @@ class CrawlOptions:
     max_depth: int | None = None
     prefix: bool = False
     render: RenderMode = RenderMode.AUTO
-    strategy: Strategy = Strategy.BREADTH_FIRST
+    strategy: Strategy | None = None
+    """None: best-first with a topic, else breadth-first."""
     allow_private: bool = False
+    topic: Topic | None = None
+    """None: the site keeps the one it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +102,15 @@ def summary_text(summary: control.CrawlSummary) -> str:
 
 def _settings_of(known: control.Site | None, seeds: list[str], options: CrawlOptions) -> SiteSettings:
     before = known.settings if known is not None else SiteSettings(())
+    topic = options.topic or before.topic
+    default = Strategy.BREADTH_FIRST if topic is None else Strategy.BEST_FIRST
     private = {host_of(seed) for seed in seeds} if options.allow_private else set()
     return replace(
         before,
         seeds=tuple(dict.fromkeys((*before.seeds, *seeds))),
         scope=replace(before.scope, prefix=options.prefix, max_depth=options.max_depth, max_pages=options.max_pages),
-        strategy=options.strategy,
+        strategy=options.strategy or default,
+        topic=topic,
         render=options.render,
         allow_private=tuple(dict.fromkeys((*before.allow_private, *sorted(private)))),
     )

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from crawler import database
 from crawler.database import SAMPLE_S, QueueState, captures, hosts, run_counts, run_samples, runs, sites, urls
-from crawler.records import IndexState, RunState
+from crawler.records import IndexState, Rejection, RunState
 from services.control.workers import WorkerKind, is_alive
 from services.errors import NotFound
 
@@ -109,6 +109,7 @@ class CrawlSummary:
     seconds: float
     pages_per_s: float
     harvest_rate: float | None = None
+    """Relevant pages among those that a topic judged; None without a topic."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -235,14 +236,18 @@ def summary(engine: Engine, run_ids: Sequence[int], seconds: float, now: datetim
     parts = [progress(engine, run_id, now) for run_id in run_ids]
     fetched = sum(part.fetched for part in parts)
     unchanged = sum(part.unchanged for part in parts)
+    rejected = _added(part.rejected for part in parts)
+    relevant = sum(part.other.get("relevant", 0) for part in parts)
+    judged = relevant + rejected.get(Rejection.IRRELEVANT.value, 0)
     return CrawlSummary(
         fetched=fetched,
         unchanged=unchanged,
         indexed=sum(part.indexed or 0 for part in parts),
-        rejected=_added(part.rejected for part in parts),
+        rejected=rejected,
         errors=_added(part.errors for part in parts),
         seconds=seconds,
         pages_per_s=(fetched + unchanged) / seconds if seconds > 0 else 0.0,
+        harvest_rate=relevant / judged if judged else None,
     )
 
 

@@ -15,7 +15,7 @@ from crawler.archive import captures
 from crawler.archive.archive import Archive, Severity
 from crawler.crawl import CrawlerSettings, run_crawler
 from crawler.fetcher import FetcherSettings
-from crawler.records import IndexState, RenderMode, RunState, SiteScope, SiteSettings, Strategy
+from crawler.records import GuideWord, IndexState, RenderMode, RunState, SiteScope, SiteSettings, Strategy, Topic
 from crawler.renderer import RendererSettings
 from crawler.urls import document_id, urlkey
 from crawler.visit import VisitLimits
@@ -310,6 +310,31 @@ def test_the_documents_of_a_deleted_site_leave_the_index(engine: Engine, tmp_pat
     with database.read(engine) as conn:
         withdrawn = {leave.document_id for leave in captures.withdrawn(conn, 10)}
     assert withdrawn == {document_id(urlkey(site.url(path))) for path in ("/", "/a")}
+
+
+def test_a_topic_keeps_its_pages_and_follows_the_links_that_promise_them(
+    engine: Engine, tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crawler.crawl.URLS_PER_CLAIM", 1)
+    tea = "龙井茶采摘之后摊放杀青，绿茶的香气在炒青时形成，茶农说茶叶要嫩。"
+    other = "今天足球比赛的结果公布，球队的教练说下一场还要努力争取胜利。"
+    links = "".join(
+        f'<a href="/sport/{n}">足球比赛结果第{n}场</a><a href="/tea/{n}">龙井绿茶做法之{n}</a>' for n in range(8)
+    )
+    site = play(
+        NO_ROBOTS,
+        Route("/", body=f"<!doctype html><title>茶叶</title><p>{tea}</p>{links}"),
+        Route("/tea/*", body=html(text=tea)),
+        Route("/sport/*", body=html(text=other)),
+    )
+    topic = Topic(words=(GuideWord("龙井", 3), GuideWord("绿茶", 3), GuideWord("茶叶", 2)))
+    settings = replace(settings_of(site), topic=topic, strategy=Strategy.BEST_FIRST)
+    progress = crawl(engine, tmp_path, settings)
+    asked = [target for target in site.targets if target.startswith(("/tea", "/sport"))]
+    assert all(target.startswith("/tea") for target in asked[:8])
+    assert progress.waiting == 9
+    assert progress.rejected == {"irrelevant": 8}
+    assert control.summary(engine, [progress.run.run_id], 1.0).harvest_rate == pytest.approx(9 / 17)
 
 
 @pytest.mark.browser
