@@ -33,6 +33,7 @@ from pydantic_settings import (
 from services.errors import ConfigurationError
 
 SETTINGS_FILE = "plumbline.toml"
+DATABASE_FILE = "crawl.db"
 PORTS_FILE = "ports.json"
 SECRETS_FILE = "secrets.json"
 # Below the range from which the kernel gives out ports for outgoing connections (32768 and up), so that a port
@@ -130,7 +131,7 @@ class Settings(BaseSettings):
 
     @cached_property
     def effective_database_url(self) -> str:
-        return self.database_url or f"sqlite:///{self.home / 'crawl.db'}"
+        return self.database_url or f"sqlite:///{self.home / DATABASE_FILE}"
 
     @cached_property
     def archive_folder(self) -> Path:
@@ -192,9 +193,25 @@ def python() -> str:
     return sys.executable
 
 
+def make_home(settings: Settings) -> None:
+    """Make the home folder, for its owner alone: it holds password hashes, logs and whatever was crawled.
+
+    (Root's is opened as far as the node's user has to pass through; what others must not read in it is closed again.)
+    """
+    archive = (settings.archive_folder,) if settings.archive is None else ()
+    try:
+        settings.home.parent.mkdir(parents=True, exist_ok=True)
+        for folder in (settings.home, *archive, settings.home / "logs"):
+            folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as exc:
+        raise ConfigurationError(
+            f"{settings.home} cannot be made ({exc.strerror}); set PLUMBLINE_HOME to another folder"
+        ) from exc
+
+
 def kept_port(settings: Settings, name: str) -> int:
     """The loopback port of one server of this stack: a free one, chosen once and kept in the home folder."""
-    port = _keep(settings.home / PORTS_FILE, name, _free_port, mode=0o644)
+    port = _keep(settings, PORTS_FILE, name, _free_port)
     if not isinstance(port, int):
         raise ConfigurationError(f"{settings.home / PORTS_FILE}: {name} is {port!r}; a port is a number")
     return port
@@ -212,7 +229,7 @@ def kept_secret(settings: Settings, name: str) -> str:
     """
     if settings.secrets is not None:
         return _given_secret(settings.secrets / name)
-    return str(_keep(settings.home / SECRETS_FILE, name, lambda _taken: secrets.token_urlsafe(32), mode=0o600))
+    return str(_keep(settings, SECRETS_FILE, name, lambda _taken: secrets.token_urlsafe(32)))
 
 
 def has_secret(settings: Settings, name: str) -> bool:
@@ -230,16 +247,17 @@ def _given_secret(path: Path) -> str:
     return secret
 
 
-def _keep(path: Path, name: str, choose: Callable[[Mapping[str, Any]], Any], mode: int) -> Any:
+def _keep(settings: Settings, file: str, name: str, choose: Callable[[Mapping[str, Any]], Any]) -> Any:
+    path = settings.home / file
     kept = _read_kept(path)
     if name in kept:
         return kept[name]
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_home(settings)
     with FileLock(f"{path}.lock"):
         kept = _read_kept(path)
         if name not in kept:
             kept[name] = choose(kept)
-            _write_kept(path, kept, mode)
+            _write_kept(path, kept)
     return kept[name]
 
 
@@ -252,10 +270,10 @@ def _read_kept(path: Path) -> dict[str, Any]:
         raise ConfigurationError(f"{path} cannot be read: {exc}") from exc
 
 
-def _write_kept(path: Path, kept: Mapping[str, Any], mode: int) -> None:
+def _write_kept(path: Path, kept: Mapping[str, Any]) -> None:
     fresh = path.with_name(path.name + ".new")
     fresh.unlink(missing_ok=True)
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         json.dump(kept, file, indent=2)
         file.flush()
         os.fsync(file.fileno())

@@ -33,7 +33,7 @@ import structlog
 from filelock import FileLock
 
 from services.accounts import roles
-from services.config import ROOT_HOME, Settings, child_environment, is_root, kept_port, kept_secret
+from services.config import ROOT_HOME, Settings, child_environment, is_root, kept_port, kept_secret, make_home
 from services.elastic import Credentials, ElasticUser, credentials
 from services.errors import NodeError
 from services.java import find_jdk
@@ -87,7 +87,8 @@ class LocalNode:
         With another cluster in the settings there is nothing to start. Raises NodeError.
         """
         if not self._settings.elasticsearch_url:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_home(self._settings)
+            self.folder.mkdir(exist_ok=True)
             with FileLock(self.folder / "start.lock"):
                 self._ensure_running()
         return credentials(self._settings, ElasticUser.WRITER)

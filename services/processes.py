@@ -24,7 +24,7 @@ import structlog
 from crawler import database
 from crawler.errors import DatabaseError
 from services import control, logs
-from services.config import Settings, kept_port
+from services.config import DATABASE_FILE, Settings, kept_port, make_home
 from services.worker_names import free_the_dead, worker_name
 
 if TYPE_CHECKING:
@@ -95,10 +95,23 @@ class Heartbeat:
             log.warning("heartbeat not written", error=str(exc))
 
 
-def _open_database(settings: Settings) -> database.Engine:
-    """The migrated database, in which nothing is held any more by workers of this machine that were killed."""
+def open_crawl_database(settings: Settings) -> database.Engine:
+    """The crawl database with its tables; the file of a new one can be read by its owner alone."""
+    if not settings.database_url:
+        make_home(settings)
+        os.close(os.open(settings.home / DATABASE_FILE, os.O_RDWR | os.O_CREAT, 0o600))
     engine = database.open_database(settings.effective_database_url)
-    database.migrate(engine)
+    try:
+        database.migrate(engine)
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+def _open_database(settings: Settings) -> database.Engine:
+    """The crawl database, in which nothing is held any more by workers of this machine that were killed."""
+    engine = open_crawl_database(settings)
     free_the_dead(engine)
     return engine
 

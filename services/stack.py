@@ -34,7 +34,7 @@ from services.config import Settings, child_environment, kept_port, port_is_free
 from services.elastic import Elastic, ElasticUser, credentials
 from services.errors import NodeError, ServiceError, StackError
 from services.node import LocalNode
-from services.processes import ProcessName
+from services.processes import ProcessName, open_crawl_database
 
 Say = Callable[[str], None]
 
@@ -133,13 +133,6 @@ def log_folder(settings: Settings) -> Path:
 
 def prepare(settings: Settings, say: Say) -> None:
     """Make the home folder, the database and the first owner, whose password is said this once."""
-    try:
-        settings.home.mkdir(parents=True, exist_ok=True)
-        log_folder(settings).mkdir(exist_ok=True)
-    except OSError as exc:
-        raise StackError(
-            f"{settings.home} cannot be made ({exc.strerror}); set PLUMBLINE_HOME to another folder"
-        ) from exc
     with opened_database(settings) as engine:
         owner = control.ensure_owner(engine)
     if owner is not None:
@@ -149,9 +142,8 @@ def prepare(settings: Settings, say: Say) -> None:
 @contextlib.contextmanager
 def opened_database(settings: Settings) -> Iterator[database.Engine]:
     """The migrated crawl database, closed at the end."""
-    engine = database.open_database(settings.effective_database_url)
+    engine = open_crawl_database(settings)
     try:
-        database.migrate(engine)
         yield engine
     finally:
         engine.dispose()

@@ -7,7 +7,7 @@ from typing import Any
 
 from crawler.errors import DatabaseError
 from services import control, stack
-from services.config import Settings
+from services.config import DATABASE_FILE, Settings
 from services.elastic import Elastic, ElasticUser, credentials
 from services.errors import ServiceError
 from services.node import LocalNode
@@ -107,8 +107,7 @@ def _elasticsearch(settings: Settings) -> tuple[int | None, Part]:
 
 
 def _sites(settings: Settings) -> tuple[tuple[SiteStatus, ...], Part]:
-    url = settings.effective_database_url
-    if url.startswith("sqlite") and not (settings.home / "crawl.db").exists() and not settings.database_url:
+    if not settings.database_url and not (settings.home / DATABASE_FILE).exists():
         return (), Part("database", False, "not made yet")
     try:
         with stack.opened_database(settings) as engine:

@@ -20,6 +20,7 @@ from services.config import (
     kept_port,
     kept_secret,
     load_settings,
+    make_home,
     port_is_free,
     web_port,
 )
@@ -128,6 +129,17 @@ def test_a_secret_is_made_up_once_and_for_the_owner_alone(settings: Settings) ->
     assert kept_secret(settings, "session") == secret
     assert kept_secret(settings, "other") != secret
     assert stat.S_IMODE((settings.home / "secrets.json").stat().st_mode) == 0o600
+
+
+def test_the_home_is_its_owner_s_alone(settings: Settings) -> None:
+    make_home(settings)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (settings.home, settings.archive_folder)} == {0o700}
+
+
+def test_a_home_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match=r"cannot be made .*; set PLUMBLINE_HOME"):
+        make_home(load_settings(home=tmp_path / "file" / "home"))
 
 
 def test_processes_that_choose_at_once_agree(settings: Settings) -> None:

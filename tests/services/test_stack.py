@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -153,7 +154,7 @@ class TestRunningStack:
 
     def test_search_for_people_shows_titles_addresses_and_passages(self, up: Stack) -> None:
         out = up.run("search", "龙井", "--size", "1").stdout
-        assert re.match(r"\d+ pages?, \d+ ms\n\n1\. .*龙井.*\n   http://127", out)
+        assert re.match(r"\d+ pages, \d+ ms\n\n1\. .*龙井.*\n   http://127", out)
 
     def test_analyze_prints_the_tokenizer_s_own_output_and_a_whole_chain(self, up: Stack) -> None:
         tokens = up.json("analyze", "南京市长江大桥", "--mode", "search")["tokens"]
@@ -282,6 +283,12 @@ def test_a_taken_port_is_said_before_anything_is_started(settings: Settings) -> 
         busy = settings.model_copy(update={"web_port": port})
         with pytest.raises(StackError, match=f"port {port} for the portal is taken by another program"):
             stack.Supervisor(busy, lambda _line: None)._check_ports()
+
+
+def test_the_database_is_its_owner_s_alone(settings: Settings) -> None:
+    with stack.opened_database(settings):
+        pass
+    assert stat.S_IMODE((settings.home / "crawl.db").stat().st_mode) == 0o600
 
 
 def test_the_first_owner_s_password_is_said_once(settings: Settings) -> None:
