@@ -281,6 +281,11 @@ def portal_export(file: Path | None) -> None:
 
     with stack.opened_database(_settings()) as engine:
         text = portal_file.export(engine)
+    _write(text, file)
+
+
+def _write(text: str, file: Path | None) -> None:
+    """To a file, or to standard output."""
     if file is None:
         click.echo(text, nl=False)
         return
@@ -364,6 +369,35 @@ def _elastic(settings: Settings, user: ElasticUser) -> Elastic:
     local_node = LocalNode(settings, lambda line: _say(f"{line}; it runs until `plumbline down`"))
     local_node.ensure_running()
     return Elastic(credentials(settings, user), settings.index_prefix)
+
+
+# Kibana.
+
+
+@cli.group()
+def kibana() -> None:
+    """Data views, saved searches and dashboards for Kibana."""
+
+
+@kibana.command("import")
+@click.option("--wait", "within_s", type=click.FloatRange(min=0), default=300.0, show_default=True, help="Seconds.")
+def kibana_import(within_s: float) -> None:
+    """Wait for the Kibana of KIBANA_URL, and import them; doing it again brings them up to date."""
+    from services.kibana import importing
+
+    settings = _settings()
+    target = importing.Kibana(importing.access(settings))
+    target.wait_until_ready(within_s, _say)
+    click.echo(f"{target.bring_in(settings.index_prefix)} objects are in Kibana")
+
+
+@kibana.command("export")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
+def kibana_export(file: Path | None) -> None:
+    """Write them to FILE, or to standard output, as Kibana's own import page takes them."""
+    from services.kibana.objects import saved_objects, to_ndjson
+
+    _write(to_ndjson(saved_objects(_settings().index_prefix)), file)
 
 
 # Pages.

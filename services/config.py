@@ -84,6 +84,14 @@ class Settings(BaseSettings):
         None, validation_alias="ELASTICSEARCH_CA", description="Certificate authority file of that cluster."
     )
     index_prefix: str = Field("plumbline-", description="Before the name of each index and alias.")
+    kibana_url: str = Field("", validation_alias="KIBANA_URL", description="Kibana that `kibana import` fills.")
+    kibana_user: str = Field("", validation_alias="KIBANA_USER", description="Its user who may manage saved objects.")
+    kibana_password: SecretStr = Field(
+        SecretStr(""), validation_alias="KIBANA_PASSWORD", description="Password of that user."
+    )
+    kibana_ca: Path | None = Field(
+        None, validation_alias="KIBANA_CA", description="Certificate authority file of that Kibana."
+    )
     log_months: int = Field(12, ge=1, description="Months that `crawl-log` and `queries` are kept, beside this one.")
     node_heap_mb: int = Field(512, ge=256, description="Heap of the local node; 512 serves about a million pages.")
     node_start_timeout_s: float = Field(240.0, gt=0, description="Until the local node answers; 15 to 30 is usual.")

@@ -4,6 +4,7 @@ ServiceError
 ├── ConfigurationError   a setting, portal file or command is wrong; names the key and the right form
 ├── SearchUnavailable    Elasticsearch cannot be asked now (not reached, starting, overloaded)
 ├── SearchRefused        Elasticsearch understood the request and refused it
+├── KibanaError          Kibana cannot be reached, or refuses our saved objects
 ├── NodeError            the local node could not be fetched, started or stopped
 ├── StackError           the stack on this machine could not be started, stopped or waited for
 └── NotFound             no such site, run, user, URL
@@ -26,6 +27,10 @@ class SearchUnavailable(ServiceError):
 
 class SearchRefused(ServiceError):
     """Elasticsearch understood the request and refused it: a fault of ours, or of its state."""
+
+
+class KibanaError(ServiceError):
+    """Kibana cannot be reached, or refuses our saved objects."""
 
 
 class NodeError(ServiceError):
