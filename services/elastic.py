@@ -22,11 +22,13 @@ from elastic_transport import ConnectionTimeout, SerializationError, TransportEr
 from elastic_transport.client_utils import DEFAULT
 from elasticsearch import ApiError, Elasticsearch
 
+from services import metrics
 from services.config import Settings, has_secret, kept_port, kept_secret
 from services.errors import SearchRefused, SearchUnavailable
 
 MAPPINGS = Path(__file__).parents[1] / "es-mappings"
 SEARCH_TIMEOUT_S = 20.0
+HEALTH_TIMEOUT_S = 5.0
 WRITE_TIMEOUT_S = 120.0
 """A bulk of long documents under load; far more than it ever took."""
 MAX_REASON_CHARS = 500
@@ -188,7 +190,7 @@ class Elastic:
 
     def search(self, body: Mapping[str, Any], name: IndexName = IndexName.PAGES) -> dict[str, Any]:
         """The answer to a search; an index that is not there has no hits."""
-        with _translated():
+        with metrics.SEARCH_SECONDS.time(), _translated():
             answer = self._client.search(index=self.alias(name), ignore_unavailable=True, **body)
         return dict(answer)
 
@@ -226,7 +228,8 @@ class Elastic:
         operations = [part for document in documents for part in _operation(document)]
         try:
             client = self._client.options(request_timeout=WRITE_TIMEOUT_S)
-            answer = client.bulk(index=self.alias(name), operations=operations, require_alias=True)
+            with metrics.BULK_SECONDS.time():
+                answer = client.bulk(index=self.alias(name), operations=operations, require_alias=True)
         except SerializationError as exc:
             return _same_for_all(ids, BulkOutcome.REFUSED, str(exc))
         except TransportError as exc:
@@ -284,7 +287,7 @@ class Elastic:
     def health(self) -> str:
         """The cluster's colour."""
         with _translated():
-            return str(self._client.cluster.health()["status"])
+            return str(self._client.options(request_timeout=HEALTH_TIMEOUT_S).cluster.health()["status"])
 
     def _ensure_index(self, name: IndexName) -> None:
         alias = self.alias(name)

@@ -37,7 +37,7 @@ from crawler.urls import document_id, host_of
 from extractor.errors import NotText
 from extractor.extract import extract, is_readable, media_type
 from extractor.records import Document, Source, iso_time
-from services import control
+from services import control, metrics
 from services.config import Settings
 from services.elastic import (
     BulkDocument,
@@ -281,6 +281,8 @@ class Indexer:
         return [resent.get(result.document_id, result) for result in results]
 
     def _finish(self, by_outcome: dict[BulkOutcome, list[tuple[Capture, BulkResult]]]) -> None:
+        for outcome, those in by_outcome.items():
+            metrics.note_documents(outcome.value, [capture for capture, _ in those])
         done = [capture for capture, _ in by_outcome.get(BulkOutcome.INDEXED, ())]
         self._mark(done, IndexState.INDEXED)
         self.indexed += len(done)
@@ -419,8 +421,13 @@ def to_source(document: Document, capture: Capture, site_key: str) -> dict[str, 
     return {name: value for name, value in source.items() if value not in (None, [], {})}
 
 
-def run_indexer(settings: Settings, engine: Engine, stop: threading.Event) -> None:
-    """Index until `stop` is set. What goes wrong with the database or Elasticsearch is waited for."""
+def run_indexer(
+    settings: Settings, engine: Engine, stop: threading.Event, on_round: Callable[[], None] = lambda: None
+) -> None:
+    """Index until `stop` is set. What goes wrong with the database or Elasticsearch is waited for.
+
+    `on_round` is called whenever the loop comes round.
+    """
     worker = worker_name(control.WorkerKind.INDEXER)
     with (
         Elastic(credentials(settings, ElasticUser.WRITER), settings.index_prefix) as elastic,
@@ -428,7 +435,7 @@ def run_indexer(settings: Settings, engine: Engine, stop: threading.Event) -> No
     ):
         indexer = Indexer(settings, engine, elastic, pool, worker)
         try:
-            _run(indexer, engine, worker, stop)
+            _run(indexer, engine, worker, stop, on_round)
         finally:
             _take_leave(indexer, engine, worker)
 
@@ -449,9 +456,10 @@ def extracting_processes(settings: Settings) -> Iterator[ProcessPool]:
         pool.join(LEAVE_S)
 
 
-def _run(indexer: Indexer, engine: Engine, worker: str, stop: threading.Event) -> None:
+def _run(indexer: Indexer, engine: Engine, worker: str, stop: threading.Event, on_round: Callable[[], None]) -> None:
     beaten_at = -BEAT_S
     while not stop.is_set():
+        on_round()
         try:
             if time.monotonic() - beaten_at >= BEAT_S:
                 control.beat(engine, worker, control.WorkerKind.INDEXER, os.getpid(), indexer.state())

@@ -17,18 +17,21 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from crawler import database
 from crawler.errors import DatabaseError
+from crawler.records import RunState
 from services import control, logs
 from services.config import DATABASE_FILE, Settings, kept_port, make_home
 from services.worker_names import free_the_dead, worker_name
 
 if TYPE_CHECKING:
     from services.elastic import Elastic
+    from services.metrics import Backlog
 
 BEAT_S = 5.0
 _PR_SET_PDEATHSIG = 1
@@ -127,10 +130,11 @@ def _run_crawler(settings: Settings) -> None:
 
 
 async def _crawl(engine: database.Engine, settings: Settings) -> None:
-    from crawler.crawl import CrawlerSettings, run_crawler
+    from crawler.crawl import CrawlerSettings, Written, run_crawler
     from crawler.fetcher import FetcherSettings
-    from crawler.renderer import RendererSettings
+    from crawler.renderer import RendererSettings, find_browser
     from crawler.visit import VisitLimits
+    from services import health, metrics
     from services.appender import Appender
     from services.crawl_log import CrawlLog
     from services.elastic import Elastic, ElasticUser, IndexName, credentials
@@ -165,32 +169,72 @@ async def _crawl(engine: database.Engine, settings: Settings) -> None:
     )
     log.info("crawler begins", worker=worker)
     elastic = Elastic(credentials(settings, ElasticUser.APPENDER), settings.index_prefix)
+    pulse = health.Pulse()
+    checks = {
+        "loop": pulse.check,
+        "database": health.database_check(engine),
+        "archive": health.archive_check(settings, writes=True),
+        "browser": lambda: settings.browser or find_browser() or "Playwright's own",
+    }
+
+    def on_tick(state: dict[str, int]) -> None:
+        pulse.beat()
+        heartbeat(state)
+
     try:
-        with elastic, Appender(elastic, IndexName.CRAWL_LOG) as appender:
-            await run_crawler(engine, crawler_settings, stop, heartbeat, on_written=CrawlLog(appender, worker))
+        with (
+            health.health_server(settings, checks),
+            elastic,
+            Appender(elastic, IndexName.CRAWL_LOG) as appender,
+        ):
+            crawl_log = CrawlLog(appender, worker)
+
+            def on_written(written: Written) -> None:
+                metrics.note_written(written)
+                crawl_log(written)
+
+            await run_crawler(engine, crawler_settings, stop, on_tick, on_written=on_written)
     finally:
         heartbeat.leave()
     log.info("crawler ends", worker=worker)
 
 
 def _run_indexer(settings: Settings) -> None:
+    from services import health
+    from services.elastic import ElasticUser
     from services.indexer import run_indexer
 
     engine = _open_database(settings)
+    pulse = health.Pulse()
+    checks = {
+        "loop": pulse.check,
+        "database": health.database_check(engine),
+        "archive": health.archive_check(settings),
+        "elasticsearch": health.elasticsearch_check(settings, ElasticUser.WRITER),
+    }
     try:
-        run_indexer(settings, engine, _stop_at_signal())
+        with health.health_server(settings, checks):
+            run_indexer(settings, engine, _stop_at_signal(), pulse.beat)
     finally:
         engine.dispose()
 
 
 def _run_scheduler(settings: Settings) -> None:
+    from services import health, metrics
     from services.elastic import Elastic, ElasticUser, credentials
     from services.scheduler import run_scheduler
 
     engine = _open_database(settings)
+    pulse = health.Pulse()
+    checks = {"loop": pulse.check, "database": health.database_check(engine)}
+    metrics.tell_backlog(partial(_backlog, engine))
     try:
-        with Elastic(credentials(settings, ElasticUser.WRITER), settings.index_prefix) as elastic:
-            run_scheduler(engine, _stop_at_signal(), upkeep=lambda now: _keep_logs(settings, elastic, now))
+        with (
+            health.health_server(settings, checks),
+            Elastic(credentials(settings, ElasticUser.WRITER), settings.index_prefix) as elastic,
+        ):
+            upkeep = partial(_keep_logs, settings, elastic)
+            run_scheduler(engine, _stop_at_signal(), upkeep=upkeep, on_round=pulse.beat)
     finally:
         engine.dispose()
 
@@ -202,6 +246,17 @@ def _keep_logs(settings: Settings, elastic: Elastic, now: datetime) -> None:
     elastic.ensure_indices(LOGS, now)
     for index in elastic.expire_logs(settings.log_months, now):
         log.info("log deleted", index=index)
+
+
+def _backlog(engine: database.Engine) -> Backlog:
+    from services.metrics import Backlog
+
+    runs = control.latest_runs(engine).values()
+    return Backlog(
+        queued_urls=sum(run.queued for run in runs),
+        waiting_captures=sum(run.waiting for run in runs),
+        running_runs=sum(run.run.state is RunState.RUNNING for run in runs),
+    )
 
 
 def _run_web(_settings: Settings) -> None:

@@ -99,13 +99,19 @@ def run_scheduler(
     stop: threading.Event,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     upkeep: Callable[[datetime], None] = lambda _now: None,
+    on_round: Callable[[], None] = lambda: None,
 ) -> None:
-    """Tick until `stop` is set."""
+    """Tick until `stop` is set. `on_round` is called after each tick."""
     owner = worker_name(control.WorkerKind.SCHEDULER)
     scheduler = Scheduler(engine, owner, clock, upkeep)
     ticker = BackgroundScheduler(timezone=UTC)
+
+    def tick() -> None:
+        scheduler.tick()
+        on_round()
+
     job = ticker.add_job(
-        scheduler.tick, "interval", seconds=TICK_S, max_instances=1, coalesce=True, next_run_time=datetime.now(UTC)
+        tick, "interval", seconds=TICK_S, max_instances=1, coalesce=True, next_run_time=datetime.now(UTC)
     )
     soon = datetime.now(UTC) + timedelta(seconds=3 * TICK_S)
     ticker.add_job(scheduler.keep_up, "interval", seconds=UPKEEP_S, max_instances=1, coalesce=True, next_run_time=soon)

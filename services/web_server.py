@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from typing import Any
 
-from services import logs
+from crawler import database
+from services import health, logs
 from services.config import load_settings, web_port
+from services.elastic import ElasticUser
 
 _settings = load_settings()
+_beside = ExitStack()
 
 wsgi_app = "web:create_app()"
 bind = f"{_settings.web_host}:{web_port(_settings)}"
@@ -26,5 +30,18 @@ loglevel = "warning"
 
 
 def post_worker_init(_worker: Any) -> None:
-    """Our own logging, in the process that serves."""
+    """In the process that serves: our own logging, and health and metrics at a port of their own."""
     logs.configure(_settings.log_level, _settings.log_format)
+    engine = database.open_database(_settings.effective_database_url)
+    _beside.callback(engine.dispose)
+    checks = {
+        "database": health.database_check(engine),
+        "archive": health.archive_check(_settings),
+        "elasticsearch": health.elasticsearch_check(_settings, ElasticUser.READER),
+    }
+    _beside.enter_context(health.health_server(_settings, checks))
+
+
+def worker_exit(_server: Any, _worker: Any) -> None:
+    """That process ends."""
+    _beside.close()
