@@ -44,6 +44,8 @@ COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 PLUGIN = "analysis-jieba"
 PLUGIN_TARGET = Path(__file__).parent / "elasticsearch" / PLUGIN / "target"
 NODE_USER = "plumbline"
+LAUNCHER_CLASS = "org.elasticsearch.launcher.CliToolLauncher"
+NODE_CLASS = "org.elasticsearch.bootstrap.Elasticsearch"
 MIN_FREE_BYTES = 1_000_000_000
 FETCH_TIMEOUT_S = 3600.0
 STOP_TIMEOUT_S = 60.0
@@ -112,12 +114,24 @@ class LocalNode:
         return True
 
     def process(self) -> psutil.Process | None:
-        """The node's process, whether it answers yet or not; never another one that has got its old number."""
+        """The node's process, whether it answers yet or not; never another one that has got its old number.
+
+        A start that was killed half-way may leave a node without its file, so the file is not believed alone.
+        """
         try:
             process = psutil.Process(int(self._pid_file.read_text()))
-            return process if f"-Des.path.home={self.folder}" in process.cmdline() else None
+            if self._is_ours(process, NODE_CLASS):
+                return process
         except (OSError, ValueError, psutil.Error):
-            return None
+            pass
+        return next((process for process in psutil.process_iter() if self._is_ours(process, NODE_CLASS)), None)
+
+    def _is_ours(self, process: psutil.Process, main_class: str) -> bool:
+        try:
+            command = process.cmdline()
+        except psutil.Error:
+            return False
+        return f"-Des.path.home={self.folder}" in command and any(part.endswith(main_class) for part in command)
 
     @property
     def _pid_file(self) -> Path:
@@ -249,6 +263,7 @@ class LocalNode:
 
     def _start(self, owner: NodeOwner | None) -> None:
         self._say("starting Elasticsearch (usually 15 to 30 seconds)")
+        self._end_launchers()
         self._pid_file.unlink(missing_ok=True)
         deadline = self._deadline()
         start_log = self.folder / "logs" / "start.log"
@@ -277,6 +292,13 @@ class LocalNode:
         if status != 0:
             raise NodeError(f"Elasticsearch did not start: {explain_start(start_log, status)} (see {start_log})")
         self._wait_until_answering(deadline)
+
+    def _end_launchers(self) -> None:
+        """End what is left of a start that was killed half-way, before it brings up a node of its own."""
+        for process in psutil.process_iter():
+            if self._is_ours(process, LAUNCHER_CLASS):
+                self._log.warning("an earlier start of the node was cut off; what is left of it is ended")
+                _kill_tree(process)
 
     def _wait_until_answering(self, deadline: float) -> None:
         while self._health() not in ("yellow", "green"):
@@ -428,6 +450,16 @@ def _kill_group(launcher: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(launcher.pid, signal.SIGKILL)
     launcher.wait()
+
+
+def _kill_tree(process: psutil.Process) -> None:
+    with contextlib.suppress(psutil.Error):
+        process.suspend()  # It starts nothing more while it is looked at.
+        family = [process, *process.children(recursive=True)]
+        for member in family:
+            with contextlib.suppress(psutil.Error):
+                member.kill()
+        psutil.wait_procs(family, STOP_TIMEOUT_S)
 
 
 def _last_line(text: str) -> str:
