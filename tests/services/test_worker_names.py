@@ -26,7 +26,8 @@ from services import control
 from services.control import WorkerKind
 from services.worker_names import free_the_dead, is_surely_dead, worker_name
 
-NOW = datetime(2026, 12, 1, tzinfo=UTC)
+NOW = datetime.now(UTC)
+LEASE_S = 300  # no test takes so long
 SAY_NAME = """
 import sys
 from services.control import WorkerKind
@@ -105,11 +106,11 @@ def hold_everything(engine: Engine, worker: str) -> None:
     with database.write(engine) as conn:
         frontier.begin_runs(conn, NOW)
         frontier.add(conn, [CrawlUrl("http://a.cn/", "http://a.cn/", "a.cn:80", site_id, run_id)], NOW)
-        (claim,) = frontier.claim(conn, NOW, 1, 1, 30)
+        (claim,) = frontier.claim(conn, NOW, 1, 1, LEASE_S)
         stored = StoredRecords("a.warc.gz", 0, 10, None, None)
         capture = NewCapture(claim, NOW, 200, "text/html", "d", 1, (), stored, IndexState.WAITING, None)
         captures.insert(conn, [capture], worker)
-        captures.claim_waiting(conn, worker, NOW, 1, 60)
+        captures.claim_waiting(conn, worker, NOW, 1, LEASE_S)
     control.beat(engine, worker, WorkerKind.CRAWLER, 1, {}, NOW)
     control.run_due(engine, worker, NOW)
 
@@ -118,7 +119,7 @@ def claimable(engine: Engine) -> tuple[int, int]:
     """How many URLs and captures another worker would get, a moment later."""
     now = datetime.now(UTC)
     with engine.connect() as conn, conn.begin() as transaction:
-        found = len(Frontier("w2").claim(conn, min(now, NOW), 5, 5, 30))
-        waiting = len(captures.claim_waiting(conn, "w2", min(now, NOW), 5, 60))
+        found = len(Frontier("w2").claim(conn, now, 5, 5, LEASE_S))
+        waiting = len(captures.claim_waiting(conn, "w2", now, 5, LEASE_S))
         transaction.rollback()
     return found, waiting
