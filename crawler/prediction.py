@@ -2,8 +2,8 @@
 
 A logistic regression over hashed terms of the anchor, its surroundings and the URL, and over a few numbers: what topic
 and classifier say of those texts, how relevant the page is that holds the link, what it inherited from the pages before
-it, and how often the parent, the URL's folder and its host have kept their promise so far. The numbers' weights begin at
-values that make sense without any learning; every fetched page moves them and teaches the terms (AdaGrad).
+it, and how often the parent, the URL's folder and its host have kept their promise so far. The numbers' weights begin
+at values that make sense without any learning; every fetched page moves them and teaches the terms (AdaGrad).
 
 Deterministic, of bounded memory, and one pass of array operations a page: some microseconds a link.
 """

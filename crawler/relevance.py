@@ -157,7 +157,7 @@ class GuideWords:
 
 
 def spellings(phrase: str) -> tuple[str, ...]:
-    """A folded phrase as texts may have it: simplified, traditional (in every reading, some dozens at most), full-width."""
+    """A folded phrase as texts may have it: simplified, traditional (all forms, some dozens at most), full-width."""
     forms = [(character, *han.traditional_forms(character)) for character in phrase]
     written = ("".join(form) for form in itertools.product(*forms))
     wide = "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in phrase)
