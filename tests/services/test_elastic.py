@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ import pytest
 
 from services.config import Settings
 from services.elastic import (
+    LOGS,
     BulkDocument,
     BulkOutcome,
     Credentials,
     Elastic,
     ElasticUser,
     IndexName,
+    LogEntry,
     credentials,
 )
 from services.errors import SearchRefused, SearchUnavailable
@@ -192,8 +195,47 @@ def test_the_reader_reads_and_the_appender_appends(node_settings, writer):
         assert [token.text for token in reader.tokenize("监测站", "jieba_index")] == ["监测", "监测站", "测站"]
         assert outcomes(reader.bulk(documents("a"))) == [("a", BulkOutcome.RETRY)]
     with Elastic(credentials(node_settings, ElasticUser.APPENDER), prefix) as appender:
-        appender.append([{"at": "2026-01-20T03:00:00Z", "text": "水库"}], IndexName.QUERIES)
-        with pytest.raises(SearchRefused):
-            appender.append([{"title": "x"}], IndexName.PAGES)
+        entry = LogEntry("1", {"at": "2026-01-20T03:00:00Z", "text": "水库"})
+        assert outcomes(appender.append([entry], IndexName.QUERIES)) == [("1", BulkOutcome.INDEXED)]
+        assert outcomes(appender.append([entry], IndexName.QUERIES)) == [("1", BulkOutcome.SUPERSEDED)]
+        assert outcomes(appender.append([entry], IndexName.PAGES)) == [("1", BulkOutcome.RETRY)]
     writer.refresh(IndexName.QUERIES)
     assert writer.count(name=IndexName.QUERIES) == 1
+
+
+@pytest.mark.node
+def test_a_new_month_begins_a_new_index_and_the_alias_reads_all_of_them(node_settings, writer):
+    for month, entry_id in ((11, "old"), (12, "new")):
+        now = datetime(2026, month, 30, 23, 0, tzinfo=UTC)
+        writer.ensure_indices([IndexName.CRAWL_LOG], now)
+        writer.ensure_indices([IndexName.CRAWL_LOG], now)
+        writer.append([LogEntry(entry_id, {"event": "visit"})], IndexName.CRAWL_LOG)
+    writer.refresh(IndexName.CRAWL_LOG)
+    found = writer.search({"query": {"match_all": {}}}, IndexName.CRAWL_LOG)["hits"]["hits"]
+    prefix = f"{node_settings.index_prefix}crawl-log-"
+    assert {hit["_id"]: hit["_index"] for hit in found} == {"old": f"{prefix}2026.11", "new": f"{prefix}2026.12"}
+
+
+@pytest.mark.node
+def test_logs_older_than_wanted_are_deleted_and_nothing_else(node_settings, writer):
+    writer.ensure_indices([IndexName.PAGES])
+    for year, month in ((2025, 9), (2025, 10), (2025, 11), (2026, 1)):
+        writer.ensure_indices(LOGS, datetime(year, month, 1, tzinfo=UTC))
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    expired = writer.expire_logs(2, now)
+    assert [name.removeprefix(node_settings.index_prefix) for name in expired] == [
+        *("crawl-log-2025.09", "crawl-log-2025.10", "queries-2025.09", "queries-2025.10")
+    ]
+    assert writer.expire_logs(2, now) == ()
+    assert writer.expire_logs(1, now) != ()
+    assert [writer.count(name=name) for name in IndexName] == [0, 0, 0]
+    results = writer.append([LogEntry("1", {})], IndexName.QUERIES)
+    assert outcomes(results) == [("1", BulkOutcome.INDEXED)]
+
+
+@pytest.mark.node
+def test_an_entry_that_is_no_json_costs_only_itself(writer):
+    writer.ensure_indices([IndexName.QUERIES])
+    entries = [LogEntry("a", {"text": "好"}), LogEntry("b", {"at": "no time"}), LogEntry("c", {"text": "也好"})]
+    told = dict(outcomes(writer.append(entries, IndexName.QUERIES)))
+    assert told == {"a": BulkOutcome.INDEXED, "b": BulkOutcome.REFUSED, "c": BulkOutcome.INDEXED}
