@@ -62,6 +62,8 @@ URLS_PER_CLAIM = 32
 SLICE_S = 5.0
 """A host's task gives back what it could not visit in this time, so that better URLs found since get their turn."""
 IDLE_POLL_S = 0.25
+CLOCK_SLACK = timedelta(seconds=5)
+"""A clock that goes back further was set back."""
 COMMIT_BATCH = 200
 COMMIT_BACKLOG = 400
 """Visits that may wait to be written down; beyond that, hosts wait (back-pressure)."""
@@ -178,8 +180,8 @@ async def run_crawler(
             in_thread = partial(asyncio.get_running_loop().run_in_executor, thread)
             robots = Robots(
                 fetcher.fetch,
-                load=lambda host: in_thread(_load_robots, engine, frontier, host),
-                save=lambda robots_file: in_thread(_save_robots, engine, frontier, robots_file),
+                load=lambda host: in_thread(_patiently, _load_robots, engine, frontier, host),
+                save=lambda robots_file: in_thread(_patiently, _save_robots, engine, frontier, robots_file),
                 user_agent=settings.user_agent,
                 clock=clock,
             )
@@ -218,6 +220,7 @@ class Crawler:
         self._wake = asyncio.Event()
         self._quiet = asyncio.Event()
         self._visits = 0
+        self._ticked_at: datetime | None = None
 
     async def run(self, stop: asyncio.Event, on_tick: Callable[[dict[str, int]], None]) -> None:
         committing = asyncio.create_task(self._commit_for_ever(), name="committer")
@@ -248,6 +251,8 @@ class Crawler:
     def _tick(self) -> None:
         now = self._clock()
         with database.write(self._engine) as conn:
+            if self._ticked_at is None or now < self._ticked_at - CLOCK_SLACK:
+                self._frontier.end_far_pauses(conn, now)
             for info in self._frontier.begin_runs(conn, now):
                 log.info("run begins", run=info.run_id, site=info.key)
                 self._frontier.add(conn, _seeds(info), now)
@@ -260,6 +265,7 @@ class Crawler:
             for run_id, state in self._frontier.settle_runs(conn, now):
                 log.info("run ends", run=run_id, state=state.value)
             self._know_runs(conn)
+        self._ticked_at = now
 
     def _know_runs(self, conn: database.Connection) -> None:
         self._runs = {info.run_id: self._refreshed(info) for info in self._frontier.running(conn)}

@@ -40,6 +40,7 @@ from crawler.database import (
     sites,
     urls,
 )
+from crawler.politeness import MAX_RETRY_AFTER_S
 from crawler.records import (
     Claim,
     CrawlOutcome,
@@ -67,6 +68,8 @@ FORGET_CHUNK = 5_000
 """Refused URLs of old runs deleted at one call of `settle_runs`."""
 REQUEUE_CHUNK = 20_000
 """Known URLs queued again, or dropped, by one call: some tenths of a second of the write lock."""
+LONGEST_PAUSE_S = 2 * MAX_RETRY_AFTER_S
+"""No host or URL is put off for longer."""
 SHARDS = 16
 """Rows among which the workers' counts of one run are spread."""
 VISITED = {
@@ -236,6 +239,19 @@ class Frontier:
             .returning(hosts.c.host)
         )
         return frozenset(held.scalars())
+
+    def end_far_pauses(self, conn: Connection, now: datetime) -> None:
+        """End pauses that are longer than any is: they were made before the clock was set back.
+
+        Looks at everything that is queued: for the start of a worker, and when its clock goes backwards.
+        """
+        far = now + timedelta(seconds=LONGEST_PAUSE_S)
+        conn.execute(sa.update(urls).where(_IS_QUEUED, urls.c.next_visit_at > far).values(next_visit_at=None))
+        conn.execute(
+            sa.update(hosts)
+            .where(hosts.c.lease_owner.is_(None), sa.or_(hosts.c.ready_at > far, hosts.c.next_request_at > far))
+            .values(next_request_at=now, ready_at=now)
+        )
 
     def current(self, conn: Connection, claims: Iterable[Claim]) -> frozenset[int]:
         """The url ids of those claims that may still report (and stay so until the transaction ends)."""

@@ -94,7 +94,7 @@ class Robots:
         """What holds for a URL. Raises RefusedAddress if the host may not be asked at all."""
         host = urls.host_of(url)
         known = self._known.get(host)
-        if known is None or known.file.expires_at <= self._clock():
+        if known is None or not self._holds(known.file):
             known = await self._ask_once(host, url, template)
         else:
             self._known.move_to_end(host)
@@ -119,7 +119,7 @@ class Robots:
 
     async def _look_up(self, host: str, url: str, template: FetchRequest) -> _Known:
         older = self._known.get(host) or await self._loaded(host)
-        if older is not None and older.file.expires_at > self._clock():
+        if older is not None and self._holds(older.file):
             return self._keep(older)
         file = await self._fetched(host, url, template)
         if file.status == 0 and older is not None and older.rules is not None:
@@ -133,6 +133,11 @@ class Robots:
     async def _loaded(self, host: str) -> _Known | None:
         file = await self._load(host)
         return None if file is None else _Known(file, await self._rules(file))
+
+    def _holds(self, file: RobotsFile) -> bool:
+        """Whether the copy need not be asked for again. One that holds for too long is of before a clock set back."""
+        longest_s = LIFETIME_S if file.status else politeness.MAX_RETRY_AFTER_S
+        return 0 < (file.expires_at - self._clock()).total_seconds() <= longest_s
 
     def _keep(self, known: _Known) -> _Known:
         self._known[known.file.host] = known

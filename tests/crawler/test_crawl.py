@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy.engine import Engine
@@ -14,7 +15,9 @@ from crawler import database
 from crawler.archive import captures
 from crawler.archive.archive import Archive, Severity
 from crawler.crawl import CrawlerSettings, run_crawler
+from crawler.errors import DatabaseError
 from crawler.fetcher import FetcherSettings
+from crawler.frontier import Frontier
 from crawler.records import GuideWord, IndexState, RenderMode, RunState, SiteScope, SiteSettings, Strategy, Topic
 from crawler.renderer import RendererSettings
 from crawler.urls import document_id, urlkey
@@ -364,3 +367,20 @@ def test_a_page_written_by_a_script_is_rendered_and_the_others_are_not(
     archived = Archive(tmp_path, engine).read(app.capture_id)
     assert archived.body == script.encode()
     assert "只有脚本才写的字" in (archived.dom_html or "")
+
+
+def test_a_database_that_is_away_for_a_moment_costs_no_page_a_try(
+    engine: Engine, tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = iter([True, True])
+
+    def save(*arguments: Any) -> None:
+        if next(away, False):
+            raise DatabaseError("the crawl database cannot be used now: database or disk is full")
+        save_robots(*arguments)
+
+    save_robots = Frontier.save_robots
+    monkeypatch.setattr(Frontier, "save_robots", save)
+    site = play(NO_ROBOTS, Route("/", body=html()))
+    progress = crawl(engine, tmp_path, settings_of(site))
+    assert (progress.fetched, progress.retried) == (1, 0)

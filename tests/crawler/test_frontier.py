@@ -391,6 +391,33 @@ def test_a_lease_made_before_the_clock_was_set_back_ends_all_the_same(crawl: Cra
     assert paths(crawl.claim()) == ["/1"]
 
 
+def test_a_pause_made_before_the_clock_was_set_back_ends_all_the_same(crawl: Crawl) -> None:
+    crawl.add("/1", "/2")
+    crawl.now += timedelta(days=1)
+    first, _ = crawl.claim()
+    again_at = crawl.now + timedelta(seconds=60)
+    crawl.report(CrawlOutcome(first, CrawlStatus.FETCH_ERROR, next_visit_at=again_at))
+    crawl.leave(wait_s=60)
+    crawl.now -= timedelta(days=1)
+    assert crawl.claim() == []
+    with database.write(crawl.engine) as conn:
+        crawl.worker.end_far_pauses(conn, crawl.now)
+    assert paths(crawl.claim()) == ["/1", "/2"]
+
+
+def test_a_pause_that_somebody_may_have_asked_for_is_kept(crawl: Crawl) -> None:
+    crawl.add("/1")
+    (claim,) = crawl.claim()
+    again_at = crawl.now + timedelta(seconds=3_600)
+    crawl.report(CrawlOutcome(claim, CrawlStatus.FETCH_ERROR, next_visit_at=again_at))
+    crawl.leave(wait_s=3_600)
+    with database.write(crawl.engine) as conn:
+        crawl.worker.end_far_pauses(conn, crawl.now)
+    assert crawl.claim() == []
+    crawl.now = again_at
+    assert paths(crawl.claim()) == ["/1"]
+
+
 def test_an_outcome_of_a_lost_claim_changes_nothing(crawl: Crawl) -> None:
     crawl.add("/1")
     (lost,) = crawl.claim()

@@ -267,3 +267,18 @@ def test_the_file_is_asked_for_as_the_page_would_be(play: Play) -> None:
 )
 def test_the_product_token_is_the_name_in_the_user_agent(agent: str, token: str) -> None:
     assert product_token(agent) == token
+
+
+@pytest.mark.parametrize("status", [200, 503])
+def test_a_copy_from_before_the_clock_was_set_back_is_asked_for_again(play: Play, status: int) -> None:
+    site = play(Route("/robots.txt", status=status, headers=TEXT, turn="1"), Route("/robots.txt", headers=TEXT))
+    world = World()
+
+    async def body(robots: Robots) -> None:
+        world.now += timedelta(days=30)
+        await robots.verdict(site.url("/x"), template(site))
+        world.now -= timedelta(days=30)
+        assert (await robots.verdict(site.url("/x"), template(site))).allowed
+        assert site.targets.count("/robots.txt") == 2
+
+    world.run(body)
