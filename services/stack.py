@@ -32,7 +32,7 @@ from crawler import database
 from services import control
 from services.config import Settings, child_environment, kept_port, port_is_free, python, web_port
 from services.elastic import Elastic, ElasticUser, credentials
-from services.errors import NodeError, ServiceError, StackError
+from services.errors import NodeError, SearchUnavailable, ServiceError, StackError
 from services.node import LocalNode
 from services.processes import ProcessName, open_crawl_database
 
@@ -53,6 +53,9 @@ FAILING_AFTER = 4
 """Ends in a row after which a child counts as failing, and those who wait for the stack are told."""
 LOG_BYTES = 10_000_000
 LOG_FILES = 3
+START_LOG = "start.log"
+"""What the newest supervisor in the background printed; supervisor.log has all that any of them said, with times."""
+SAMPLE_SITE_TIMEOUT_S = 15.0
 
 log = structlog.get_logger(__name__)
 
@@ -181,12 +184,20 @@ def wait_until_ready(settings: Settings, supervisor: ProcessMark) -> StackState:
         state = read_state(settings)
         if state is not None and state.supervisor == supervisor:
             raise_if_failing(settings, state)
-            if state.ready:
+            if state.ready and _has_node(settings):
                 return state
         if supervisor.process() is None:
-            raise StackError(_last_words(log_folder(settings) / "supervisor.log") or "the stack ended while starting")
+            if state is not None and state.is_up:  # Somebody else's was first.
+                supervisor = state.supervisor
+                continue
+            raise StackError(_last_words(log_folder(settings) / START_LOG) or "the stack ended while starting")
         time.sleep(POLL_S)
     raise StackError(f"the stack did not become ready in time; see {log_folder(settings)}")
+
+
+def _has_node(settings: Settings) -> bool:
+    """Whether Elasticsearch is there; the supervisor takes a moment to see that it was killed."""
+    return bool(settings.elasticsearch_url) or LocalNode(settings).process() is not None
 
 
 def raise_if_failing(settings: Settings, state: StackState) -> None:
@@ -197,14 +208,22 @@ def raise_if_failing(settings: Settings, state: StackState) -> None:
 
 def wait_until_idle(settings: Settings, engine: database.Engine) -> None:
     """Wait until all that was crawled is searchable. Raises StackError if the stack ends or fails meanwhile."""
-    while not control.is_idle(engine):
+    while not (control.is_idle(engine) and _is_refreshed(settings)):
         state = read_state(settings)
         if state is None or not state.is_up:
             raise StackError("the stack was stopped before everything was indexed")
         raise_if_failing(settings, state)
         time.sleep(POLL_S)
-    with Elastic(credentials(settings, ElasticUser.WRITER), settings.index_prefix) as elastic:
-        elastic.refresh()
+
+
+def _is_refreshed(settings: Settings) -> bool:
+    """Have Elasticsearch show all that is indexed; False while it is away."""
+    try:
+        with Elastic(credentials(settings, ElasticUser.WRITER), settings.index_prefix) as elastic:
+            elastic.refresh()
+    except SearchUnavailable:
+        return False
+    return True
 
 
 def down(settings: Settings, say: Say) -> bool:
@@ -244,13 +263,17 @@ class Supervisor:
 
     def __init__(self, settings: Settings, say: Say, sample: bool = False) -> None:
         self._settings = settings
-        self._say = say
+        self._tell = say
+        self._history = _rotated(log_folder(settings) / "supervisor.log", "%(asctime)s %(message)s")
         self._sample = sample
-        self._node = LocalNode(settings, say)
+        self._node = LocalNode(settings, self._say)
         self._owns_node = False
+        self._node_is_well = True
         self._stop = threading.Event()
-        names = (*CHILDREN, ProcessName.SAMPLE_SITE) if sample else CHILDREN
-        self._children = [Child(name, settings, say, self._write_state) for name in names]
+        # The sample site before the crawler that visits it.
+        names = (ProcessName.SAMPLE_SITE, *CHILDREN) if sample else CHILDREN
+        self._children = [Child(name, settings, self._say, self._write_state) for name in names]
+        self._writing = threading.Lock()
         self._ready = False
         mark = ProcessMark.of(os.getpid())
         assert mark is not None  # it is this very process
@@ -268,13 +291,26 @@ class Supervisor:
             raise StackError(f"the stack is up already: {portal_address(self._settings)}") from None
         with lock:
             self._take_signals()
-            end_left_overs(self._settings)
+            self._clear_up()
             self._write_state()
             try:
                 self._start()
                 self._watch()
             finally:
                 self._end()
+
+    def _say(self, line: str) -> None:
+        self._tell(line)
+        self._history.emit(logging.makeLogRecord({"msg": line}))
+
+    def _clear_up(self) -> None:
+        """After a supervisor that was killed: its children are ended, its node is taken over."""
+        state = read_state(self._settings)
+        if state is None or state.is_up:
+            return
+        self._say(f"the stack was not stopped in good order: its supervisor, process {state.supervisor.pid}, is gone")
+        end_left_overs(self._settings)
+        self._owns_node = True
 
     def _take_signals(self) -> None:
         def stop(_number: int, _frame: FrameType | None) -> None:
@@ -290,12 +326,14 @@ class Supervisor:
 
     def _start(self) -> None:
         self._check_ports()
-        self._owns_node = not self._settings.elasticsearch_url and self._node.process() is None
+        self._owns_node = self._owns_node or self._node.process() is None
         writer = self._node.ensure_running()
         with Elastic(writer, self._settings.index_prefix) as elastic:
             elastic.ensure_indices()
         for child in self._children:
             child.start()
+            if child.name is ProcessName.SAMPLE_SITE:
+                self._wait_for_sample_site()
         self._wait_for_portal()
         if self._sample:
             self._start_sample_crawl()
@@ -314,6 +352,13 @@ class Supervisor:
         for what, host, port, where in checked:
             if not port_is_free(port, host):
                 raise StackError(f"port {port} for {what} is taken by another program: end it, or change it in {where}")
+
+    def _wait_for_sample_site(self) -> None:
+        """Give it a moment, so that the crawler need not try its first pages twice."""
+        address = f"http://127.0.0.1:{kept_port(self._settings, 'sample')}/"
+        deadline = time.monotonic() + SAMPLE_SITE_TIMEOUT_S
+        while not _answers(address) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
 
     def _wait_for_portal(self) -> None:
         deadline = time.monotonic() + READY_TIMEOUT_S
@@ -352,11 +397,20 @@ class Supervisor:
             if self._node.process() is not None:
                 continue
             self._say("Elasticsearch has ended; starting it again")
+            self._note_node(is_well=False)
             try:
                 self._node.ensure_running()
             except NodeError as exc:
                 self._say(str(exc))
                 self._stop.wait(LONGEST_BACK_OFF_S)
+                continue
+            self._owns_node = True
+            self._note_node(is_well=True)
+            self._say("Elasticsearch answers again")
+
+    def _note_node(self, is_well: bool) -> None:
+        self._node_is_well = is_well
+        self._write_state()
 
     def _announce(self) -> None:
         """Say once when everything that there is to crawl can be found."""
@@ -382,16 +436,24 @@ class Supervisor:
             child.terminate()
         for child in self._children:
             child.wait()
-        if self._owns_node:
+        if self._owns_node and not self._settings.elasticsearch_url:
             self._node.stop()
         _state_file(self._settings).unlink(missing_ok=True)
         self._say("stopped")
 
     def _write_state(self) -> None:
+        """Say how it goes; a full disk keeps others from knowing, but nothing from running."""
+        with self._writing:
+            try:
+                self._write()
+            except OSError as exc:
+                log.warning("cannot write the stack's state", error=str(exc))
+
+    def _write(self) -> None:
         state = StackState(
             supervisor=self._mark,
             sample=self._sample,
-            ready=self._ready,
+            ready=self._ready and self._node_is_well,
             children={child.name.value: child.mark for child in self._children if child.mark is not None},
             failing={child.name.value: child.last_words for child in self._children if child.is_failing},
         )
@@ -505,7 +567,7 @@ class Child:
 
 def _spawn_supervisor(settings: Settings, sample: bool) -> ProcessMark:
     command = [python(), "-m", "services.command_line", "up", *(["--sample"] if sample else [])]
-    with (log_folder(settings) / "supervisor.log").open("wb") as output:
+    with (log_folder(settings) / START_LOG).open("wb") as output:
         process = subprocess.Popen(
             command,
             env=child_environment(settings, {"PYTHONUNBUFFERED": "1"}),
@@ -516,7 +578,7 @@ def _spawn_supervisor(settings: Settings, sample: bool) -> ProcessMark:
         )
     mark = ProcessMark.of(process.pid)
     if mark is None:
-        raise StackError(_last_words(log_folder(settings) / "supervisor.log") or "the stack could not be started")
+        raise StackError(_last_words(log_folder(settings) / START_LOG) or "the stack could not be started")
     return mark
 
 
@@ -524,9 +586,9 @@ def _state_file(settings: Settings) -> Path:
     return settings.home / "stack.json"
 
 
-def _rotated(path: Path) -> logging.Handler:
+def _rotated(path: Path, form: str = "%(message)s") -> logging.Handler:
     handler = logging.handlers.RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=LOG_FILES, delay=True)
-    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.setFormatter(logging.Formatter(form))
     return handler
 
 
