@@ -1,13 +1,14 @@
 """A search request for Elasticsearch from a reader's query. The text is only ever handed over as a value to match.
 
 What must match and what ranks are two things: a gate (a filter, so it adds no score) says which pages are results,
-and a sum of matches on words, bigrams and characters of title and body orders them.
+and a sum of matches on words, bigrams and characters of title and body orders them. The best of them are ordered
+anew by how close to each other the words stand, which would cost too much for all.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import Any
 
@@ -21,6 +22,8 @@ FRAGMENT_CHARS = 100
 FRAGMENTS = 2
 MAX_CHUNKS = 12
 """Words typed apart that are each looked for alone; those behind them count as typed together."""
+MAX_NEAR_WORDS = 12
+RUN_CHARS = 4
 MAX_HIGHLIGHTED_CHARS = 1_000_000
 TITLE_FIELDS = ("title", "title.bigram", "title.char")
 SOURCE_FIELDS = (
@@ -30,17 +33,22 @@ SOURCE_FIELDS = (
 
 Json = dict[str, Any]
 
+_HAN_RUN = re.compile(r"[\u3400-\u9fff]+")
 # Words that ask rather than name. They stay when nothing else is left.
 _QUESTION = re.compile(
-    r"是?什[么麼]时候|是?什[么麼]時候|[为為]什[么麼]|是?什[么麼]|[怎甚][么麼]样?|怎[样樣]|如何|[为為]何|何[时時處处地]|"
-    r"哪[一两几幾]?(?:个|個|些|年|位|种|種|里|裡|裏|儿|兒|家|座|条|場|场|部|国|國)|多少|是?[谁誰]|[请請][问問]|[吗嗎呢]?[?？]"
+    r"是?[什甚][么麼](?:时候|時候|时间|時間)?|[为為](?:什[么麼]|何)|怎[么麼样樣](?:样|樣|会|會)?|如何|何[时時处處地者人种種]|"
+    r"(?:是|在|於|于)?哪[一二两兩三些几幾]*[个個年位种種里裡裏边邊儿兒家座条條場场部国國本首所间間项項类類支名次篇天方]?|"
+    r"多少|多久|[几幾][个個年月次位种種名所]|是?[谁誰]|[请請][问問]|[吗嗎呢]?[?？]"
 )
 
 
-def search_body(query: SearchQuery, parsed: ParsedQuery) -> Json:
-    """The body of the search request."""
+def search_body(query: SearchQuery, parsed: ParsedQuery, words: Sequence[str] = ()) -> Json:
+    """The body of the search request. `words`: those of the query's `core_text`, by the search analyzer."""
     first = (query.page - 1) * query.size
+    closeness = _closeness(core_text(parsed), words) if query.sort is Sort.RELEVANCE else []
+    rescore = {"rescore_query": {"bool": {"should": closeness}}}
     return {
+        **({"rescore": {"window_size": ranking.CLOSENESS_WINDOW, "query": rescore}} if closeness else {}),
         "query": pages_query(query, parsed),
         "from": first,
         "size": min(query.size, MAX_HITS - first),
@@ -50,6 +58,11 @@ def search_body(query: SearchQuery, parsed: ParsedQuery) -> Json:
         "source": {"includes": list(SOURCE_FIELDS)},
         "highlight": _highlight(parsed),
     }
+
+
+def core_text(parsed: ParsedQuery) -> str:
+    """The words that name something: without operators, and without those that only ask."""
+    return _without_question_words(" ".join(parsed.chunks))
 
 
 def pages_query(query: SearchQuery, parsed: ParsedQuery) -> Json:
@@ -103,9 +116,25 @@ def _scores(core: str, text: str) -> list[Json]:
         _match("title.char", core, boost=ranking.CHARACTERS * ranking.TITLE),
         _match("anchors", core, boost=ranking.ANCHORS),
         _phrase("title.char", text, boost=ranking.TITLE_AS_TYPED),
-        _phrase("body", core, boost=ranking.PHRASE, slop=ranking.PHRASE_SLOP),
     ]
     return scores + _exact_values(text)
+
+
+def _closeness(core: str, words: Sequence[str]) -> list[Json]:
+    """Runs of characters as they were typed, and pairs of words that stand near each other."""
+    runs = (
+        run[start : start + RUN_CHARS] for run in _HAN_RUN.findall(core) for start in range(len(run) - RUN_CHARS + 1)
+    )
+    near = list(dict.fromkeys(words))[:MAX_NEAR_WORDS]
+    pairs = [
+        f"{word} {other}"
+        for place, word in enumerate(near)
+        for other in near[place + 1 : place + 1 + ranking.NEAR_WORDS]
+    ]
+    return [
+        *(_phrase("body.bigram", run, boost=ranking.RUN) for run in dict.fromkeys(runs)),
+        *(_phrase("body", pair, boost=ranking.NEAR, slop=ranking.NEAR_SLOP) for pair in pairs),
+    ]
 
 
 def _exact_values(text: str) -> list[Json]:
@@ -204,9 +233,8 @@ def _highlight(parsed: ParsedQuery) -> Json:
 
 
 def _highlighted(field: str, parsed: ParsedQuery) -> Json:
-    words = _without_question_words(" ".join(parsed.chunks))
     phrases = [term.text for group in parsed.required for term in group]
-    return _any([_match(field, words), *(_match(field, phrase) for phrase in phrases)])
+    return _any([_match(field, core_text(parsed)), *(_match(field, phrase) for phrase in phrases)])
 
 
 def _match(field: str, text: str, **options: Any) -> Json:

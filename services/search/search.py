@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from services.elastic import Elastic
-from services.search.query import search_body
+from services.errors import SearchRefused
+from services.search.query import core_text, search_body
 from services.search.records import MAX_HITS, SearchNote, SearchPage, SearchQuery
 from services.search.results import read_page
 from services.search.syntax import ParsedQuery, parse
@@ -25,7 +26,7 @@ def search(elastic: Elastic, query: SearchQuery) -> SearchPage:
     note = _refusal(query, parsed)
     if note:
         return SearchPage(query, total=0, took_ms=0, note=note)
-    answer = elastic.search(search_body(query, parsed))
+    answer = elastic.search(search_body(query, parsed, _words(elastic, parsed)))
     return read_page(query, answer, SearchNote.CUT if parsed.was_cut else None)
 
 
@@ -47,6 +48,15 @@ def _refusal(query: SearchQuery, parsed: ParsedQuery) -> SearchNote | None:
     if parsed.wants_something or has_filter:
         return None
     return SearchNote.ONLY_EXCLUSIONS if parsed.excluded else SearchNote.NOTHING_TO_SEARCH
+
+
+def _words(elastic: Elastic, parsed: ParsedQuery) -> list[str]:
+    """The words of the query; none while there is no index that could cut them."""
+    core = core_text(parsed)
+    try:
+        return [token.text for token in elastic.analyze(core, SEARCH_ANALYZER)] if core else []
+    except SearchRefused:
+        return []
 
 
 def _surface_words(elastic: Elastic, text: str, analyzer: str) -> list[str]:

@@ -20,14 +20,17 @@ from services.search.records import MAX_QUERY_CHARS
 _UNTYPED = re.compile(
     "[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufeff\u200b-\u200f\u202a-\u202e\u2060\ufdd0-\ufdef\ufffe\uffff]"
 )
+# Quotes count only around a whole token: within running text they are what they are in any text.
 _TOKEN = re.compile(
-    r"""(?P<minus>-)?
+    r"""(?:^|(?<=\s))
+        (?P<minus>-)?
         (?:(?P<operator>site|intitle|before|after|lang|filetype)[:：])?
-        (?:"(?P<straight>[^"]*)" | “(?P<curly>[^”]*)” | 「(?P<corner>[^」]*)」 | 『(?P<double>[^』]*)』 |
-            (?P<word>[^\s"“「『]+))
+        (?:"(?P<straight>[^"]*)" | “(?P<curly>[^”]*)” | 「(?P<corner>[^」]*)」 | 『(?P<double>[^』]*)』 | (?P<word>\S+))
+        (?=\s|$)
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+_QUOTES = '"“”「」『』'
 _DATE = re.compile(r"(\d{4})(?:[-/.](\d{1,2})(?:[-/.](\d{1,2}))?)?")
 _HAS_CONTENT = re.compile(r"\w")
 
@@ -91,13 +94,12 @@ def parse(text: str) -> ParsedQuery:
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    # A quote that is never closed, or hangs on a word, is only a sign.
     for match in _TOKEN.finditer(text):
         phrases = (match["straight"], match["curly"], match["corner"], match["double"])
         phrase = next((phrase for phrase in phrases if phrase is not None), None)
         operator = (match["operator"] or "").lower()
         yield _Token(
-            phrase if phrase is not None else match["word"],
+            phrase if phrase is not None else match["word"].strip(_QUOTES),
             operator,
             bool(match["minus"]),
             phrase is not None,

@@ -25,6 +25,11 @@ def test_quotes_make_a_phrase(text):
     assert parse(text) == ParsedQuery(required=((Term("南门 水厂"),),))
 
 
+def test_quotes_within_running_text_are_no_operators():
+    text = "「境」在馬祖所代表的意義為？ 战国“三杰”是谁"
+    assert parse(text) == ParsedQuery(chunks=("境」在馬祖所代表的意義為？", "战国“三杰”是谁"))
+
+
 def test_minus_and_not_exclude():
     assert parse('水库 -泵站 NOT 大坝 -"南门 水厂"').excluded == (Term("泵站"), Term("大坝"), Term("南门 水厂"))
     assert parse("well-known e-mail") == ParsedQuery(chunks=("well-known", "e-mail"))
