@@ -460,6 +460,7 @@ OUR_FAULTS = (sa.exc.IntegrityError, sa.exc.ProgrammingError, sa.exc.DataError, 
 """Errors that waiting and trying again would not mend."""
 OLDEST_SQLITE = (3, 35, 0)
 """RETURNING."""
+_UNDEFINED_TABLE = "42P01"
 _MIGRATION_LOCK = 0x706C756D62
 """Key of PostgreSQL's advisory lock: "plumb"."""
 
@@ -578,10 +579,15 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except (sa.exc.DatabaseError, sa.exc.InterfaceError, sa.exc.TimeoutError) as exc:
-        if isinstance(exc, OUR_FAULTS):
+        if isinstance(exc, OUR_FAULTS) and not _lacks_tables(exc):
             raise
         cause = exc.orig if isinstance(exc, sa.exc.DBAPIError) else exc
         raise DatabaseError(f"the crawl database cannot be used now: {str(cause).strip().splitlines()[0]}") from exc
+
+
+def _lacks_tables(exc: sa.exc.SQLAlchemyError) -> bool:
+    """PostgreSQL calls it a wrong statement that nobody has made the tables yet; the next `migrate` mends it."""
+    return isinstance(exc, sa.exc.DBAPIError) and getattr(exc.orig, "sqlstate", None) == _UNDEFINED_TABLE
 
 
 def _connect_args(url: str) -> dict[str, Any]:

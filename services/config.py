@@ -98,6 +98,7 @@ class Settings(BaseSettings):
 
     web_host: str = Field("127.0.0.1", description="Address the portal listens on.")
     web_port: int = Field(0, ge=0, le=65535, description="Port of the portal; 0: a free one, chosen once and kept.")
+    trusted_proxies: int = Field(0, ge=0, description="Proxies before the portal whose X-Forwarded headers are true.")
     web_threads: int = Field(8, ge=1, description="Requests served at once by one web process.")
 
     contact_url: str = Field("", description="The owner's page or mailto: address, named in the User-Agent.")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, jsonify, redirect, url_for
+from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
+from crawler.errors import DatabaseError
+from services.errors import NotFound, SearchRefused, SearchUnavailable
 from web.backends import backends
-from web.readiness import State, readiness
+from web.readiness import State, readiness, why_not_found
 
 blueprint = Blueprint("health", __name__)
 
@@ -27,7 +29,12 @@ def healthz() -> Response:
 
 @blueprint.get("/readyz")
 def readyz() -> tuple[Response, int]:
-    """Whether searches can be answered: the database and Elasticsearch are there."""
+    """Whether searches can be answered: the database and Elasticsearch are there, and what is wrong if not.
+
+    With `site=KEY`: whether a whole crawl of that site can be found.
+    """
+    if "site" in request.args:
+        return _site_is_found(request.args["site"])
     found = readiness(backends())
     is_up = found.state not in (State.NO_DATABASE, State.NO_SEARCH)
     answer = jsonify(
@@ -35,8 +42,19 @@ def readyz() -> tuple[Response, int]:
         database=found.state is not State.NO_DATABASE,
         elasticsearch=is_up,
         documents=found.documents,
+        reasons={part.name.lower(): reason for part, reason in found.reasons.items()},
     )
     return answer, 200 if is_up else 503
+
+
+def _site_is_found(key: str) -> tuple[Response, int]:
+    try:
+        reason = why_not_found(backends(), key)
+    except NotFound as exc:
+        return jsonify(ready=False, site=key, reason=str(exc)), 404
+    except (DatabaseError, SearchUnavailable, SearchRefused) as exc:
+        reason = str(exc)
+    return jsonify(ready=reason is None, site=key, reason=reason), 200 if reason is None else 503
 
 
 @blueprint.get("/robots.txt")

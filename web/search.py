@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from flask import Blueprint, redirect, render_template, request, url_for
+from flask_babel import gettext as _
 from werkzeug.wrappers import Response
 
 from services.query_log import QuerySource
 from services.search.search import search
 from web.asked import Asked, read_asked
 from web.backends import backends
-from web.readiness import readiness
+from web.readiness import Part, readiness
 
 blueprint = Blueprint("search", __name__)
 
@@ -17,7 +18,17 @@ blueprint = Blueprint("search", __name__)
 @blueprint.get("/")
 def start() -> str:
     """The portal's name, a box, and what it holds; or why nothing can be found yet."""
-    return render_template("start.html", now=readiness(backends()))
+    return render_template("start.html", now=readiness(backends()), parts=_part_names())
+
+
+def _part_names() -> list[tuple[Part, str]]:
+    return [
+        (Part.DATABASE, _("Database")),
+        (Part.SEARCH_ENGINE, _("Search engine")),
+        (Part.CRAWLER, _("Crawler")),
+        (Part.INDEXER, _("Indexer")),
+        (Part.SCHEDULER, _("Scheduler")),
+    ]
 
 
 @blueprint.get("/search")

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from flask import Flask, Response, request
 from flask_wtf.csrf import CSRFProtect
+from werkzeug.middleware.proxy_fix import ProxyFix
 
 from services.config import Settings, kept_secret
 
@@ -43,6 +44,9 @@ def init_app(app: Flask, settings: Settings) -> None:
         WTF_CSRF_SSL_STRICT=False,
         MAX_CONTENT_LENGTH=1_000_000,
     )
+    if settings.trusted_proxies:
+        n = settings.trusted_proxies
+        app.wsgi_app = ProxyFix(app.wsgi_app, x_for=n, x_proto=n, x_host=n)  # type: ignore[method-assign]
     csrf.init_app(app)
     app.after_request(_add_headers)
 

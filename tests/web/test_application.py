@@ -6,11 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
+from flask import request
 from flask.testing import FlaskClient
 from sqlalchemy.engine import Engine
 
+from crawler.records import SiteSettings
 from services import control
-from services.config import load_settings
+from services.config import Settings, load_settings
 from tests.web.conftest import Keeper
 from web import create_app
 
@@ -72,7 +74,44 @@ def test_without_a_database_the_portal_still_answers(tmp_path: Path) -> None:
 def test_readiness_names_what_is_missing(client: FlaskClient) -> None:
     answer = client.get("/readyz")
     assert answer.status_code == 503
-    assert answer.json == {"ready": False, "database": True, "elasticsearch": False, "documents": 0}
+    assert answer.json == {
+        "ready": False,
+        "database": True,
+        "elasticsearch": False,
+        "documents": 0,
+        "reasons": {"search_engine": "Elasticsearch cannot be reached; is the stack running?"},
+    }
+
+
+def test_the_start_page_tells_which_parts_of_the_stack_are_there(client: FlaskClient, engine: Engine) -> None:
+    control.beat(engine, "crawler-here-1", control.WorkerKind.CRAWLER, 1, {})
+    page = client.get("/", headers={"Accept-Language": "en"}).text
+    found = {name: state for state, name in re.findall(r'<li class="is-(there|awaited)">(\w[\w ]*): ', page)}
+    assert found == {
+        "Database": "there",
+        "Search engine": "awaited",
+        "Crawler": "there",
+        "Indexer": "awaited",
+        "Scheduler": "awaited",
+    }
+
+
+def test_a_site_is_ready_once_a_run_of_it_is_over_and_can_be_found(client: FlaskClient, engine: Engine) -> None:
+    assert client.get("/readyz?site=tea").status_code == 404
+    site_id = control.create_or_update(engine, "tea", SiteSettings(seeds=("http://tea.example/",)))
+    answer = client.get("/readyz?site=tea")
+    assert (answer.status_code, answer.json["reason"]) == (503, "no run has begun")
+    control.start(engine, site_id, "test")
+    answer = client.get("/readyz?site=tea")
+    assert answer.json["reason"] == "its run is queued: 0 URLs to visit, 0 pages to index"
+
+
+def test_a_proxy_is_believed_only_as_far_as_the_settings_say(settings: Settings) -> None:
+    for proxies, scheme in ((0, "http"), (1, "https")):
+        app = create_app(settings.model_copy(update={"trusted_proxies": proxies}))
+        app.add_url_rule("/scheme", view_func=lambda: request.scheme, endpoint="scheme")
+        assert app.test_client().get("/scheme", headers={"X-Forwarded-Proto": "https"}).text == scheme
+        app.extensions["plumbline"].close()
 
 
 def test_crawlers_are_kept_out_of_admin_and_snapshots(client: FlaskClient) -> None:
