@@ -17,7 +17,6 @@ import secrets
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -138,15 +137,15 @@ class Settings(BaseSettings):
         toml = TomlConfigSettingsSource(settings_cls, toml_file=home / SETTINGS_FILE)
         return init_settings, env_settings, toml
 
-    @cached_property
+    @property
     def effective_database_url(self) -> str:
         return self.database_url or f"sqlite:///{self.home / DATABASE_FILE}"
 
-    @cached_property
+    @property
     def archive_folder(self) -> Path:
         return self.archive or self.home / "archive"
 
-    @cached_property
+    @property
     def user_agent(self) -> str:
         contact = f"; +{self.contact_url}" if self.contact_url else ""
         return f"Mozilla/5.0 (compatible; Plumbline/0.1{contact})"

@@ -186,3 +186,9 @@ def test_a_given_secret_that_is_missing_or_empty_is_named(tmp_path: Path) -> Non
     (tmp_path / "web_session").write_text("\n")
     with pytest.raises(ConfigurationError, match=r"the secret .*/web_session is empty"):
         kept_secret(settings, "web_session")
+
+
+def test_a_copy_with_other_folders_uses_them(settings: Settings, tmp_path: Path) -> None:
+    assert settings.archive_folder == settings.home / "archive"
+    copy = settings.model_copy(update={"archive": tmp_path, "database_url": "sqlite:///other.db"})
+    assert (copy.archive_folder, copy.effective_database_url) == (tmp_path, "sqlite:///other.db")
