@@ -318,9 +318,8 @@ def search(query: str, page: int, size: int, site: str | None, as_json: bool) ->
         base = stack.portal_address(settings)
         _print_json(found.to_json(lambda capture_id: f"{base}snapshot/{capture_id}"))
         return
-    click.echo(
-        f"{found.total} pages, {found.took_ms} ms" + (f" ({found.note.replace('_', ' ')})" if found.note else "")
-    )
+    note = f" ({found.note.replace('_', ' ')})" if found.note else ""
+    click.echo(f"{found.total} page{'' if found.total == 1 else 's'}, {found.took_ms} ms{note}")
     for number, hit in enumerate(found.hits, (page - 1) * size + 1):
         _print_hit(number, hit)
 

@@ -167,6 +167,7 @@ class LocalNode:
             _link(self.folder / name, distribution / name)
         for name in ("plugins", "config", "config/jvm.options.d", "data", "logs", "tmp"):
             (self.folder / name).mkdir(exist_ok=True)
+        self.folder.chmod(0o700)  # whoever passes through the home must not read the index here
         self._write_configuration(distribution / "config")
         if owner is not None:
             self._hand_over(owner)
@@ -199,6 +200,8 @@ class LocalNode:
             "xpack.security.enabled": True,
             "xpack.security.transport.ssl.enabled": False,
             "xpack.security.enrollment.enabled": False,
+            # A page of five million characters takes 60 MB while it is indexed; the default allows 10 % of the heap.
+            "indexing_pressure.memory.limit": "30%",
             # Shares of a disk mean little to one node on somebody's machine: a big disk 95 % full has room.
             "cluster.routing.allocation.disk.watermark.low": "800mb",
             "cluster.routing.allocation.disk.watermark.high": "600mb",
