@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from services.elastic import Elastic
+from services.kibana.dashboards import Dashboard
 from services.kibana.panel import Panel, get_panel
 
 VEGA_LITE = "5.21"
@@ -27,6 +28,7 @@ _INTERVALS_S = (
     *(86400, 7 * 86400, 30 * 86400),
 )
 _YEAR_S = 365 * 86400
+_DAYS = {"h": 1 / 24, "d": 1, "y": 365}
 _INK = "#7d8590"
 """Reads well on white and on black: the SVG does not know on which of them it will stand."""
 _CONFIG = {
@@ -62,6 +64,12 @@ class Period:
         """The last so many days."""
         end = now or datetime.now(UTC)
         return cls(end - timedelta(days=days), end)
+
+    @classmethod
+    def of_dashboard(cls, dashboard: Dashboard, now: datetime | None = None) -> Period:
+        """The time that a dashboard shows."""
+        number, unit = dashboard.period
+        return cls.of_days(number * _DAYS[unit], now)
 
 
 def render_panel(elastic: Elastic, name: str, period: Period) -> str:

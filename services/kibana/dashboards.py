@@ -45,6 +45,11 @@ class Dashboard:
     searches: tuple[str, ...] = ()
     """Saved searches below the panels, over the whole width."""
 
+    @property
+    def period(self) -> tuple[int, str]:
+        """`time_from` as a number and its unit: `h`, `d` or `y`."""
+        return int(self.time_from[len("now-") : -1]), self.time_from[-1]
+
 
 DATA_VIEWS = (
     DataView(IndexName.PAGES, "Pages", "captured_at"),
