@@ -165,6 +165,7 @@ class LocalNode:
             )
         for name in ("bin", "lib", "modules"):
             _link(self.folder / name, distribution / name)
+        shutil.rmtree(self.folder / "tmp", ignore_errors=True)
         for name in ("plugins", "config", "config/jvm.options.d", "data", "logs", "tmp"):
             (self.folder / name).mkdir(exist_ok=True)
         self.folder.chmod(0o700)  # whoever passes through the home must not read the index here
@@ -239,7 +240,7 @@ class LocalNode:
         command = [str(self.folder / "bin" / "elasticsearch-plugin"), "install", "--batch", copy.as_uri()]
         done = subprocess.run(
             command,
-            env=self._environment(owner) | {"CLI_JAVA_OPTS": "-Xmx512m"},
+            env=self._environment(owner),
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -253,14 +254,18 @@ class LocalNode:
 
     def _environment(self, owner: NodeOwner | None) -> dict[str, str]:
         jdk = find_jdk(owner.name if owner else None)
+        temporary = self.folder / "tmp"
         return child_environment(
             self._settings,
             {
                 "ES_JAVA_HOME": str(jdk.home),
                 "JAVA_HOME": "",  # the start script warns of one
                 "ES_PATH_CONF": str(self.folder / "config"),
-                "ES_TMPDIR": str(self.folder / "tmp"),
-                "HOME": str(self.folder / "tmp"),
+                "ES_TMPDIR": str(temporary),
+                # Of the launcher and of the plugin installer, which runs out of memory with less. It is cut at spaces.
+                "CLI_JAVA_OPTS": "-Xmx512m"
+                + ("" if re.search(r"\s", str(temporary)) else f" -Djava.io.tmpdir={temporary}"),
+                "HOME": str(temporary),
             },
         )
 
