@@ -18,13 +18,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.faults.faulty_stack import CHILDREN, NODE, SUPERVISOR, FaultyStack, Losses
+from tests.faults.faulty_stack import CHILDREN, EXTRACTOR, NODE, SUPERVISOR, FaultyStack, Losses
 from tests.faults.known_site import KnownSite
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=200, help="how many, about a seventh of them of the node")
+    parser.add_argument("--kills", type=int, default=200, help="how many, about an eighth of them of the node")
     parser.add_argument("--kills-per-round", type=int, default=3)
     parser.add_argument("--pages", type=int, default=150, help="of each of two sites")
     parser.add_argument("--delay", type=float, default=0.02, help="seconds that a page takes to answer")
@@ -59,6 +59,8 @@ class Campaign:
         self._killed: Counter[str] = Counter()
         self._losses: list[Losses] = []
         self._recovery_s: list[float] = []
+        self._runs = 0
+        self._killed_busy = 0
 
     def run(self, kills: int, per_round: int) -> dict[str, object]:
         rounds = 0
@@ -70,8 +72,9 @@ class Campaign:
         return {
             "kills": self._killed.total(),
             "by_process": dict(self._killed),
+            "killed_while_busy": self._killed_busy,
             "rounds": rounds,
-            "pages": sum(site.pages for site in self._sites) * rounds,
+            "pages": sum(site.pages for site in self._sites) * self._runs,
             "lost": sum(len(losses.lost) for losses in failed),
             "doubled": sum(len(losses.doubled) for losses in failed),
             "strange": sum(len(losses.strange) for losses in failed),
@@ -83,10 +86,7 @@ class Campaign:
         }
 
     def _round(self, number: int, kills: int) -> None:
-        """A new edition, a run of it, kills while it goes on, and what became of the pages."""
-        for site in self._sites:
-            site.edition += 1
-        self._faulty.crawl(*self._sites)
+        """Kills while the newest edition is crawled and indexed, and what became of the pages."""
         names = [self._kill() for _ in range(kills)]
         recovery_s = self._faulty.wait_until_idle()
         losses = self._faulty.losses(*self._sites)
@@ -96,9 +96,15 @@ class Campaign:
         say(f"round {number}: killed {', '.join(names)}; whole again after {recovery_s:.1f} s; {verdict}")
 
     def _kill(self) -> str:
-        """Kill the next one at a random moment, and say `up` again."""
+        """Kill the next one at a random moment of a crawl, and say `up` again."""
+        if self._faulty.is_idle():
+            for site in self._sites:
+                site.edition += 1
+            self._faulty.crawl(*self._sites)
+            self._runs += 1
         time.sleep(self._chance.uniform(0.0, 3.0))
         name = next(self._turns)
+        self._killed_busy += not self._faulty.is_idle()
         while not self._faulty.kill(name):
             time.sleep(0.05)
         self._killed[name] += 1
@@ -106,7 +112,7 @@ class Campaign:
         return name
 
     def _in_turn(self) -> Iterator[str]:
-        names = [SUPERVISOR, NODE, *CHILDREN]
+        names = [SUPERVISOR, NODE, EXTRACTOR, *CHILDREN]
         while True:
             self._chance.shuffle(names)
             yield from names

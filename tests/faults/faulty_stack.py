@@ -35,6 +35,7 @@ PATIENCE_S = 300.0
 """Far more than anything here takes; beyond it, somebody waits for ever."""
 SUPERVISOR = "supervisor"
 NODE = "node"
+EXTRACTOR = "extracting process"
 CHILDREN = (*(name.value for name in stack.CHILDREN), ProcessName.SAMPLE_SITE.value)
 
 
@@ -109,6 +110,7 @@ class FaultyStack:
         if state is not None:
             found[SUPERVISOR] = state.supervisor.process()
             found |= {name: mark.process() for name, mark in state.children.items()}
+            found[EXTRACTOR] = _extracting_process(found.get("indexer"))
         if not self.settings.elasticsearch_url:
             found[NODE] = LocalNode(self.settings).process()
         return {name: process for name, process in found.items() if process is not None}
@@ -172,6 +174,17 @@ def wait_for(condition: Callable[[], T], what: str, patience_s: float = PATIENCE
         assert time.monotonic() < deadline, f"waited {patience_s:.0f} s for {what}"
         time.sleep(0.1)
     return found
+
+
+def _extracting_process(indexer: psutil.Process | None) -> psutil.Process | None:
+    """One that takes a page apart: a child of the indexer's fork server."""
+    if indexer is None:
+        return None
+    with contextlib.suppress(psutil.Error):
+        for server in indexer.children():
+            for process in server.children():
+                return process
+    return None
 
 
 def _documents(elastic: Elastic, site: str) -> list[dict[str, Any]]:
