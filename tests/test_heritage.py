@@ -21,6 +21,16 @@ ROWS = [line for line in DOCUMENT.splitlines() if line.startswith("| ") and not 
 @pytest.mark.parametrize("name", NAMED)
 def test_what_is_named_is_there(name: str) -> None:
     path, _, test = name.partition("::")
+    assert (ROOT / path).exists(), f"docs/heritage.md names {path}"
+    if test:
+        tree = ast.parse((ROOT / path).read_text("utf-8"))
+        functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+        assert test in functions, f"docs/heritage.md names {name}"
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_every_line_has_a_place_or_a_gap_and_a_test(row: str) -> None:
+    asked, where, shown = (cell.strip() for cell in row.strip("| ").split(" | "))
     assert "`" in where or "**Gap:**" in where, asked
     assert shown.startswith("`tests/"), asked
 
