@@ -8,13 +8,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
+import structlog
 from sqlalchemy.engine import Engine
 
 from crawler import database
 from crawler.records import SiteSettings
 from services import control, scheduler
 from services.control.schedules import LEASE_S
-from services.errors import ConfigurationError
+from services.errors import ConfigurationError, SearchUnavailable
 from services.scheduler import Scheduler, run_scheduler
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -250,6 +251,38 @@ def test_a_tick_that_fails_is_logged_and_the_next_one_tries_again(
         ticking.tick()
     ticking.tick()
     assert len(started(any_engine, site_id)) == 1
+
+
+def test_only_the_scheduler_that_acts_does_the_upkeep(engine: Engine, clock: Clock) -> None:
+    kept: list[tuple[str, datetime]] = []
+    one = Scheduler(engine, "one", clock, lambda now: kept.append(("one", now)))
+    two = Scheduler(engine, "two", clock, lambda now: kept.append(("two", now)))
+    for each in (one, two):
+        each.keep_up()
+    for each in (one, two):
+        each.tick()
+        each.keep_up()
+    assert kept == [("one", NOW)]
+
+
+def test_upkeep_that_fails_is_logged_and_tried_again(engine: Engine, clock: Clock) -> None:
+    errors: list[Exception] = [SearchUnavailable("away"), ValueError("a fault of ours")]
+    done: list[datetime] = []
+
+    def upkeep(now: datetime) -> None:
+        if errors:
+            raise errors.pop(0)
+        done.append(now)
+
+    acting = Scheduler(engine, "one", clock, upkeep)
+    acting.tick()
+    with structlog.testing.capture_logs() as logged:
+        for _ in range(3):
+            acting.keep_up()
+    assert [(line["event"], line["log_level"]) for line in logged] == [
+        *(("upkeep failed", "warning"), ("upkeep failed", "error"))
+    ]
+    assert done == [NOW]
 
 
 @pytest.mark.parametrize(
