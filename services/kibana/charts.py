@@ -17,7 +17,7 @@ from services.kibana.panel import Panel, get_panel
 
 VEGA_LITE = "5.21"
 """As Kibana has since 9.1; it reads the same $schema."""
-WIDTH, HEIGHT = 520, 220
+WIDTH, HEIGHT = 400, 180
 EMPTY = "Nothing in this period"
 
 _CONTEXT = frozenset(f"%dashboard_context-{clause}_clause%" for clause in ("must", "filter", "must_not"))
@@ -46,7 +46,10 @@ _CONFIG = {
             "titleFontWeight": "normal",
         },
     },
-    "legend": {"labelColor": _INK, "titleColor": _INK, "labelFontSize": 11, "titleFontWeight": "normal"},
+    "legend": {
+        **{"orient": "bottom", "columns": 4, "labelColor": _INK, "titleColor": _INK, "labelFontSize": 11},
+        "titleFontWeight": "normal",
+    },
 }
 
 Json = dict[str, Any]
