@@ -33,6 +33,8 @@ SOURCE_FIELDS = (
 
 Json = dict[str, Any]
 
+_BRACKETS = re.compile(r"[<>(){}\[\]]+")
+_LETTER = re.compile(r"\w")
 _HAN_RUN = re.compile(r"[\u3400-\u9fff]+")
 # Words that ask rather than name. They stay when nothing else is left.
 _QUESTION = re.compile(
@@ -92,7 +94,8 @@ def _without_question_words(text: str) -> str:
 
 def _gate(chunks: tuple[str, ...], text: str) -> Json:
     """Enough of the words must be there; or all of the characters, for queries of nothing but common words."""
-    apart = [_chunk_gate(chunk) for chunk in (*chunks[:MAX_CHUNKS], " ".join(chunks[MAX_CHUNKS:])) if chunk]
+    pieces = [piece for chunk in chunks for piece in _BRACKETS.split(chunk) if _LETTER.search(piece)] or list(chunks)
+    apart = [_chunk_gate(chunk) for chunk in (*pieces[:MAX_CHUNKS], " ".join(pieces[MAX_CHUNKS:])) if chunk]
     words = apart[0] if len(apart) == 1 else _any(apart, ranking.MIN_CHUNKS)
     as_typed = _any([_match(f"{field}.char", text, operator="and") for field in ("title", "body")])
     return _any([words, as_typed, *_exact_values(text)])
