@@ -3,12 +3,13 @@ package io.plumbline.analysis;
 /**
  * A map from strings to small numbers that is walked character by character.
  *
- * <p>Each prefix of a string is a node. All nodes lie in one hash table with linear probing, and a node is named by its
- * place in it. A cell holds, from the high bits down, the node's parent (24 bits), the character that leads from there
- * (16) and the node's value (24). So a step that leads somewhere mostly reads one array element; most that lead nowhere
- * are told by a filter, which is small enough to stay in the processor's cache.
+ * <p>Each prefix of a string is a node, and is named by the place of its cell. Those of single characters lie first, at the
+ * place of the character; behind them all others in a hash table with linear probing. A cell holds, from the high bits
+ * down, the node's parent (24 bits), the character that leads from there (16) and the node's value (24). So a step that
+ * leads somewhere mostly reads one array element; most that lead nowhere are told by a filter, which is small enough to
+ * stay in the processor's cache.
  *
- * <p>Strings must not contain U+0000, which marks a free cell together with the root.
+ * <p>Strings must not contain U+0000, whose place is the root's.
  */
 public final class CharTrie {
   public static final int ROOT = 0;
@@ -18,13 +19,14 @@ public final class CharTrie {
 
   private static final int VALUE_BITS = 24;
   private static final int MAX_VALUE = (1 << VALUE_BITS) - 1;
+  private static final int FIRST_HASHED = Character.MAX_VALUE + 1;
   private static final long FREE = 0;
-  private static final long TAKEN_BY_ROOT = -1;
 
   /** Bits of the filter for each cell, as a power of two. */
   private static final int FILTER_DENSITY = 2;
 
   private final long[] cells;
+  private final int hashedMask;
   private final int shift;
 
   /** A bit is set if a node has its hash. */
@@ -35,8 +37,8 @@ public final class CharTrie {
    */
   public CharTrie(int capacity) {
     int bits = Math.max(Integer.SIZE - Integer.numberOfLeadingZeros(2 * capacity), 4);
-    cells = new long[1 << bits];
-    cells[ROOT] = TAKEN_BY_ROOT;
+    cells = new long[FIRST_HASHED + (1 << bits)];
+    hashedMask = (1 << bits) - 1;
     shift = Integer.SIZE - bits;
     filter = new long[1 << bits + FILTER_DENSITY - 6];
   }
@@ -50,15 +52,25 @@ public final class CharTrie {
     cells[node] = cells[node] & ~MAX_VALUE | value;
   }
 
-  /** The node over {@code c}, or {@link #NOWHERE}. */
-  public int step(int node, char c) {
+  /** The node of a single character, or {@link #NOWHERE}. */
+  public int first(char c) {
+    return cells[c] == FREE ? NOWHERE : c;
+  }
+
+  /** The node over {@code c} from a node that is not the root, or {@link #NOWHERE}. */
+  public int next(int node, char c) {
     int hash = hash(node, c);
     int bit = hash >>> shift - FILTER_DENSITY;
     if ((filter[bit >>> 6] & 1L << bit) == 0) {
       return NOWHERE;
     }
-    int at = place(node, c, hash);
+    int at = hashedPlace(node, c, hash);
     return cells[at] == FREE ? NOWHERE : at;
+  }
+
+  /** The node over {@code c}, or {@link #NOWHERE}. */
+  public int step(int node, char c) {
+    return node == ROOT ? first(c) : next(node, c);
   }
 
   public int value(int node) {
@@ -76,7 +88,7 @@ public final class CharTrie {
 
   private int stepOrAdd(int node, char c) {
     int hash = hash(node, c);
-    int at = place(node, c, hash);
+    int at = node == ROOT ? c : hashedPlace(node, c, hash);
     if (cells[at] == FREE) {
       cells[at] = key(node, c) << VALUE_BITS;
       int bit = hash >>> shift - FILTER_DENSITY;
@@ -86,15 +98,15 @@ public final class CharTrie {
   }
 
   /** Where the node over {@code c} is, or where it would be. */
-  private int place(int node, char c, int hash) {
+  private int hashedPlace(int node, char c, int hash) {
     long key = key(node, c);
     int at = hash >>> shift;
-    long cell = cells[at];
+    long cell = cells[FIRST_HASHED + at];
     while (cell >>> VALUE_BITS != key && cell != FREE) {
-      at = at + 1 & cells.length - 1;
-      cell = cells[at];
+      at = at + 1 & hashedMask;
+      cell = cells[FIRST_HASHED + at];
     }
-    return at;
+    return FIRST_HASHED + at;
   }
 
   private static int hash(int node, char c) {

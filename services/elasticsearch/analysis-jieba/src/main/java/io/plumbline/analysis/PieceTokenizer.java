@@ -1,6 +1,7 @@
 package io.plumbline.analysis;
 
 import java.io.IOException;
+import org.apache.lucene.analysis.CharFilter;
 import org.apache.lucene.analysis.Tokenizer;
 import org.apache.lucene.analysis.tokenattributes.CharTermAttribute;
 import org.apache.lucene.analysis.tokenattributes.OffsetAttribute;
@@ -14,6 +15,9 @@ public abstract class PieceTokenizer extends Tokenizer {
   private final PieceReader pieces;
   private final TokenList tokens = new TokenList();
   private int nextToken;
+
+  /** Whether a character filter stands before the tokenizer. */
+  private boolean isFiltered;
 
   private final CharTermAttribute term = addAttribute(CharTermAttribute.class);
   private final OffsetAttribute offsets = addAttribute(OffsetAttribute.class);
@@ -53,7 +57,7 @@ public abstract class PieceTokenizer extends Tokenizer {
     int start = tokens.start(nextToken);
     int end = tokens.end(nextToken);
     term.copyBuffer(pieces.text, start, end - start);
-    offsets.setOffset(correctOffset(pieces.offsetOf(start)), correctEnd(pieces.offsetOf(end)));
+    setOffset(pieces.offsetOf(start), pieces.offsetOf(end));
     position.setPositionIncrement(tokens.increment(nextToken));
     nextToken++;
     return true;
@@ -68,9 +72,18 @@ public abstract class PieceTokenizer extends Tokenizer {
 
   /** Begins with what {@code input} is now: between two texts, a reader that refuses to be read. */
   private void takeInput() {
+    isFiltered = input instanceof CharFilter;
     pieces.reset(input);
     tokens.clear();
     nextToken = 0;
+  }
+
+  private void setOffset(int start, int end) {
+    if (isFiltered) {
+      offsets.setOffset(correctOffset(start), correctEnd(end));
+    } else {
+      offsets.setOffset(start, end);
+    }
   }
 
   /**

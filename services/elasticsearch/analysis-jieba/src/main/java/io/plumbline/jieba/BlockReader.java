@@ -56,8 +56,16 @@ final class BlockReader extends PieceReader {
 
   private void readBlock() throws IOException {
     do {
-      end++;
+      end = phrases.isEmpty() ? blockEnd(end + 1, limit()) : end + 1;
     } while (hasMore() && CharKind.isInBlock(text[end]) && phraseLength() == 0);
+  }
+
+  private int blockEnd(int from, int to) {
+    int at = from;
+    while (at < to && CharKind.isInBlock(text[at])) {
+      at++;
+    }
+    return at;
   }
 
   private void readUntilSpace() throws IOException {

@@ -73,19 +73,44 @@ final class Dictionary implements Lexicon {
   @Override
   public void findWords(char[] text, int from, int to, Matches found) {
     found.size = 0;
-    int node = CharTrie.ROOT;
-    for (int i = from; i < to; i++) {
-      node = words.step(node, text[i]);
-      if (node == CharTrie.NOWHERE) {
-        break;
-      }
+    int node = words.first(text[from]);
+    int end = from + 1;
+    while (node != CharTrie.NOWHERE) {
       int value = words.value(node);
       if (value != 0) {
-        found.add(i + 1, weights[value]);
+        found.add(end, weights[value]);
       }
+      node = end < to ? words.next(node, text[end++]) : CharTrie.NOWHERE;
     }
     if (found.size == 0) {
       found.add(from + 1, weights[0]);
+    }
+  }
+
+  /** The same as for any lexicon, in one loop: two thirds of the time of all segmentation is spent here. */
+  @Override
+  public void findRoute(char[] text, int from, int to, Route route, Matches found) {
+    route.begin(from, to);
+    double[] scores = route.scores;
+    for (int i = to - 1; i >= from; i--) {
+      int end = i + 1;
+      double best = Double.NEGATIVE_INFINITY;
+      int bestEnd = end;
+      int node = words.first(text[i]);
+      while (node != CharTrie.NOWHERE) {
+        int value = words.value(node);
+        if (value != 0) {
+          double score = weights[value] + scores[end - from];
+          if (score >= best) {
+            best = score;
+            bestEnd = end;
+          }
+        }
+        node = end < to ? words.next(node, text[end++]) : CharTrie.NOWHERE;
+      }
+      boolean isFound = best != Double.NEGATIVE_INFINITY;
+      scores[i - from] = isFound ? best : weights[0] + scores[i + 1 - from];
+      route.ends[i - from] = bestEnd;
     }
   }
 

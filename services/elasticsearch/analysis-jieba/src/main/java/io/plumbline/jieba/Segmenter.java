@@ -11,14 +11,10 @@ final class Segmenter {
   private final Lexicon lexicon;
   private final Mode mode;
   private final NewWords newWords;
+  private final Lexicon.Route route = new Lexicon.Route();
   private final Lexicon.Matches found;
   private final TokenList words = new TokenList();
   private final TokenList parts = new TokenList();
-
-  /** The best way from each character of the block to its end: how good it is, and where its first word ends. */
-  private double[] scores = new double[256];
-
-  private int[] nextEnds = new int[256];
 
   /**
    * @param hmm whether characters that the dictionary left single are joined by the {@link HiddenMarkovModel}
@@ -83,35 +79,11 @@ final class Segmenter {
 
   /** {@code cut}. */
   private void cutWords(char[] text, int from, int to, TokenList tokens) {
-    findRoute(text, from, to);
+    lexicon.findRoute(text, from, to, route, found);
     if (newWords == null) {
       cutByDictionary(text, from, to, tokens);
     } else {
       cutByDictionaryAndModel(text, from, to, tokens);
-    }
-  }
-
-  /** {@code calc}: from the last character back, the best word to go on with; of equals the longest. */
-  private void findRoute(char[] text, int from, int to) {
-    int length = to - from;
-    if (scores.length <= length) {
-      scores = new double[length + 1];
-      nextEnds = new int[length + 1];
-    }
-    scores[length] = 0;
-    for (int i = to - 1; i >= from; i--) {
-      lexicon.findWords(text, i, to, found);
-      double best = Double.NEGATIVE_INFINITY;
-      int bestEnd = 0;
-      for (int j = 0; j < found.size; j++) {
-        double score = found.weights[j] + scores[found.ends[j] - from];
-        if (score >= best) {
-          best = score;
-          bestEnd = found.ends[j];
-        }
-      }
-      scores[i - from] = best;
-      nextEnds[i - from] = bestEnd;
     }
   }
 
@@ -120,7 +92,7 @@ final class Segmenter {
     int run = from;
     int start = from;
     while (start < to) {
-      int end = nextEnds[start - from];
+      int end = route.endOfWord(start);
       if (end - start > 1 || !CharKind.isLatin(text[start])) {
         tokens.addWord(text, run, start);
         tokens.addWord(text, start, end);
@@ -136,7 +108,7 @@ final class Segmenter {
     int run = from;
     int start = from;
     while (start < to) {
-      int end = nextEnds[start - from];
+      int end = route.endOfWord(start);
       if (end - start > 1) {
         cutRun(text, run, start, tokens);
         tokens.addWord(text, start, end);
