@@ -527,6 +527,15 @@ def insert(conn: Connection, table: sa.Table) -> sqlite.Insert | postgresql.Inse
     return postgresql.insert(table) if conn.dialect.name == "postgresql" else sqlite.insert(table)
 
 
+def server_time(engine: Engine) -> datetime | None:
+    """The time by the clock of the database's machine; None where that is this machine."""
+    if engine.dialect.name == "sqlite":
+        return None
+    with read(engine) as conn:
+        now: datetime = conn.execute(sa.text("SELECT clock_timestamp()")).scalar_one()
+    return now
+
+
 def newest_revision() -> str | None:
     """The revision that this version's tables have."""
     return ScriptDirectory.from_config(_config()).get_current_head()

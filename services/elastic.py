@@ -68,6 +68,12 @@ def credentials(settings: Settings, user: ElasticUser) -> Credentials:
     return Credentials(url, settings.elasticsearch_user, password, settings.elasticsearch_ca)
 
 
+def any_credentials(settings: Settings) -> Credentials:
+    """Those of some user that this process may be: one of its services may hold the password of one user alone."""
+    held = [user for user in ElasticUser if has_secret(settings, f"elasticsearch_{user}")]
+    return credentials(settings, held[0] if held else ElasticUser.READER)
+
+
 class IndexName(StrEnum):
     """The aliases of the stack, without its prefix. Each has its settings and mappings in es-mappings/."""
 
@@ -283,6 +289,13 @@ class Elastic:
         """Change the password of a user that Elasticsearch has of its own."""
         with _translated():
             self._client.security.change_password(username=name, password=password)
+
+    def node_versions(self) -> tuple[str, ...]:
+        """The versions of the cluster's nodes, each once."""
+        with _translated():
+            client = self._client.options(request_timeout=HEALTH_TIMEOUT_S)
+            answer = client.nodes.info(filter_path="nodes.*.version")
+        return tuple(sorted({str(node["version"]) for node in answer["nodes"].values()}))
 
     def health(self) -> str:
         """The cluster's colour."""

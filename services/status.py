@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from crawler.errors import DatabaseError
 from services import control, stack
 from services.config import DATABASE_FILE, Settings
-from services.elastic import Elastic, ElasticUser, credentials
-from services.errors import ServiceError
+from services.elastic import Elastic, any_credentials
+from services.errors import SearchRefused, ServiceError
 from services.node import LocalNode
 
 
@@ -88,8 +89,9 @@ def read_status(settings: Settings) -> Status:
     state = stack.read_state(settings)
     is_up = state is not None and state.is_up
     pages, search = _elasticsearch(settings)
-    sites, database = _sites(settings)
-    parts = [search, database, *_processes(state if is_up else None)]
+    sites, workers, database = _database(settings)
+    processes = _processes(state) if state is not None and is_up else _workers(workers)
+    parts = [search, database, *processes]
     portal = stack.portal_address(settings) if is_up else None
     return Status(str(settings.home), tuple(parts), sites, pages, portal)
 
@@ -98,24 +100,30 @@ def _elasticsearch(settings: Settings) -> tuple[int | None, Part]:
     name = "elasticsearch"
     if not settings.elasticsearch_url and LocalNode(settings).process() is None:
         return None, Part(name, False)
-    reader = credentials(settings, ElasticUser.READER)
+    user = any_credentials(settings)
     try:
-        with Elastic(reader, settings.index_prefix) as elastic:
-            return elastic.count(), Part(name, True, reader.url)
+        with Elastic(user, settings.index_prefix) as elastic:
+            colour = elastic.health()
+            try:
+                pages = elastic.count()
+            except SearchRefused:  # A user who only adds to logs may count nothing.
+                pages = None
+            return pages, Part(name, True, f"{user.url} {colour}")
     except ServiceError as exc:
         return None, Part(name, False, str(exc))
 
 
-def _sites(settings: Settings) -> tuple[tuple[SiteStatus, ...], Part]:
+def _database(settings: Settings) -> tuple[tuple[SiteStatus, ...], tuple[control.Worker, ...], Part]:
     if not settings.database_url and not (settings.home / DATABASE_FILE).exists():
-        return (), Part("database", False, "not made yet")
+        return (), (), Part("database", False, "not made yet")
     try:
         with stack.opened_database(settings) as engine:
             runs = control.latest_runs(engine)
             sites = tuple(_site(site, runs.get(site.site_id)) for site in control.list_sites(engine))
+            workers = tuple(worker for worker in control.list_workers(engine) if worker.alive)
     except DatabaseError as exc:
-        return (), Part("database", False, str(exc))
-    return sites, Part("database", True)
+        return (), (), Part("database", False, str(exc))
+    return sites, workers, Part("database", True)
 
 
 def _site(site: control.Site, run: control.RunProgress | None) -> SiteStatus:
@@ -126,9 +134,20 @@ def _site(site: control.Site, run: control.RunProgress | None) -> SiteStatus:
     )
 
 
-def _processes(state: stack.StackState | None) -> list[Part]:
-    if state is None:
-        return [Part(name.value, False) for name in stack.CHILDREN]
+def _workers(workers: Sequence[control.Worker]) -> list[Part]:
+    """Processes of other machines or containers, by their heartbeats; the portal gives none."""
+    parts = []
+    for kind in (control.WorkerKind.CRAWLER, control.WorkerKind.INDEXER, control.WorkerKind.SCHEDULER):
+        alive = [worker for worker in workers if worker.kind is kind]
+        parts += [Part(kind.value, True, _doing(worker)) for worker in alive] or [Part(kind.value, False)]
+    return parts
+
+
+def _doing(worker: control.Worker) -> str:
+    return ", ".join([worker.worker_id, *(f"{name} {value}" for name, value in worker.state.items() if value)])
+
+
+def _processes(state: stack.StackState) -> list[Part]:
     names = dict.fromkeys([*(name.value for name in stack.CHILDREN), *state.children])
     parts = []
     for name in names:
