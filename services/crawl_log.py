@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,7 +22,7 @@ from services.elastic import LogEntry
 
 VISIT = "visit"
 REFUSAL = "refusal"
-REMEMBERED_ENTRIES = 100_000
+REMEMBERED_REFUSALS = 100_000
 
 log = structlog.get_logger(__name__)
 
@@ -33,23 +33,24 @@ class CrawlLog:
     def __init__(self, appender: Appender, worker: str) -> None:
         self._appender = appender
         self._worker = worker
-        self._told: OrderedDict[str, None] = OrderedDict()
+        self._refused: OrderedDict[tuple[int, str], None] = OrderedDict()
 
     def __call__(self, written: Written) -> None:
         """Note it; neither waits nor raises."""
         try:
-            entries = crawl_log_entries(written, self._worker, datetime.now(UTC))
-            self._appender.add([entry for entry in entries if self._is_news(entry)])
+            news = replace(written, refused=tuple(filter(self._is_news, written.refused)))
+            self._appender.add(crawl_log_entries(news, self._worker, datetime.now(UTC)))
         except Exception:
             log.exception("crawl log entry failed")
 
-    def _is_news(self, entry: LogEntry) -> bool:
+    def _is_news(self, refused: RejectedUrl) -> bool:
         """Not so for a link that is refused on every page of a site; the log would keep it once anyway."""
-        if entry.entry_id in self._told:
+        key = refused.run_id, refused.urlkey
+        if key in self._refused:
             return False
-        self._told[entry.entry_id] = None
-        if len(self._told) > REMEMBERED_ENTRIES:
-            self._told.popitem(last=False)
+        self._refused[key] = None
+        if len(self._refused) > REMEMBERED_REFUSALS:
+            self._refused.popitem(last=False)
         return True
 
 
