@@ -35,6 +35,7 @@ from filelock import FileLock
 from services.accounts import roles
 from services.config import ROOT_HOME, Settings, child_environment, is_root, kept_port, kept_secret, make_home
 from services.elastic import Credentials, ElasticUser, credentials
+from services.ending import wait_until_gone
 from services.errors import NodeError
 from services.java import find_jdk
 
@@ -105,12 +106,10 @@ class LocalNode:
         if process is None:
             return False
         process.terminate()
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except psutil.TimeoutExpired:
+        if wait_until_gone([process], STOP_TIMEOUT_S):
             self._log.warning("node does not stop; killed", pid=process.pid)
             process.kill()
-            process.wait(STOP_TIMEOUT_S)
+            wait_until_gone([process], STOP_TIMEOUT_S)
         return True
 
     def process(self) -> psutil.Process | None:
@@ -467,7 +466,7 @@ def _kill_tree(process: psutil.Process) -> None:
         for member in family:
             with contextlib.suppress(psutil.Error):
                 member.kill()
-        psutil.wait_procs(family, STOP_TIMEOUT_S)
+        wait_until_gone(family, STOP_TIMEOUT_S)
 
 
 def _last_line(text: str) -> str:

@@ -43,7 +43,7 @@ class Scheduler:
         self._owner = owner
         self._clock = clock
         self._upkeep = upkeep
-        self._holds_lease = False
+        self._holds_lease: bool | None = None
         self._beaten_at: datetime | None = None
 
     def tick(self) -> None:
@@ -89,7 +89,7 @@ class Scheduler:
     def _beat(self, now: datetime) -> None:
         if self._beaten_at is not None and abs((now - self._beaten_at).total_seconds()) < BEAT_S:
             return
-        state = {"acting": self._holds_lease}
+        state = {"acting": bool(self._holds_lease)}
         control.beat(self._engine, self._owner, control.WorkerKind.SCHEDULER, os.getpid(), state, now)
         self._beaten_at = now
 
