@@ -4,6 +4,7 @@
 #   make setup   set up only: .venv, the Elasticsearch plugin and node, a browser
 #   make test    the whole suite, with a real node and a real browser
 #   make check   format, lint, types and quick tests: before each commit
+#   make rehearse   run docker-compose.yml without a container engine (as root; see tests/docker/rehearse.py)
 #   make lock    pin anew what pyproject.toml asks for
 #   make clean   remove what make has built (not the state of a stack)
 #
@@ -12,7 +13,7 @@
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run setup test check lock clean plugin-test
+.PHONY: help run setup test check lock clean plugin-test rehearse
 
 ifndef PYTHON
 PYTHON := $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -53,6 +54,9 @@ check: $(INSTALLED)
 
 plugin-test: $(BUILT)
 	$(MAVEN) test
+
+rehearse: setup
+	$(BIN)/python tests/docker/rehearse.py
 
 lock: $(INSTALLED)
 	$(BIN)/pip install -q $(PIP_TOOLS)

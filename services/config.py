@@ -146,6 +146,11 @@ class Settings(BaseSettings):
         return self.archive or self.home / "archive"
 
     @property
+    def is_run_by_others(self) -> bool:
+        """Whether somebody else starts the processes: an engine, which gives the secrets too."""
+        return self.secrets is not None
+
+    @property
     def user_agent(self) -> str:
         contact = f"; +{self.contact_url}" if self.contact_url else ""
         return f"Mozilla/5.0 (compatible; Plumbline/0.1{contact})"

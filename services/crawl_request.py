@@ -124,6 +124,8 @@ def _refuse_private(settings: SiteSettings) -> None:
 
 
 def _check_stack(settings: Settings) -> None:
+    if settings.is_run_by_others:
+        return
     state = stack.read_state(settings)
     if state is None or not state.is_up:
         raise StackError("the stack was stopped before the crawl was done; it goes on with the next `plumbline up`")

@@ -32,6 +32,7 @@ from crawler import database
 from services import control
 from services.config import Settings, child_environment, kept_port, port_is_free, python, web_port
 from services.elastic import Elastic, ElasticUser, credentials
+from services.ending import wait_until_gone
 from services.errors import NodeError, SearchUnavailable, ServiceError, StackError
 from services.node import LocalNode
 from services.processes import ProcessName, open_crawl_database
@@ -154,6 +155,8 @@ def opened_database(settings: Settings) -> Iterator[database.Engine]:
 
 def ensure_up(settings: Settings, say: Say, sample: bool = False) -> bool:
     """Have the stack running in the background, and ready; False if it was up already. Raises StackError."""
+    if settings.is_run_by_others:
+        return False
     prepare(settings, say)
     with FileLock(settings.home / "up.lock"):  # Of several at once one starts it, and the others wait.
         return _ensure_up(settings, say, sample)
@@ -234,8 +237,7 @@ def down(settings: Settings, say: Say) -> bool:
         found = True
         say("stopping the stack")
         supervisor.terminate()
-        _, alive = psutil.wait_procs([supervisor], DOWN_TIMEOUT_S)
-        for process in alive:
+        for process in wait_until_gone([supervisor], DOWN_TIMEOUT_S):
             process.kill()
     found = end_left_overs(settings) or found
     if LocalNode(settings).process() is not None:
@@ -606,11 +608,11 @@ def _end(processes: list[psutil.Process]) -> None:
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.terminate()
-    _, alive = psutil.wait_procs(processes, STOP_TIMEOUT_S)
+    alive = wait_until_gone(processes, STOP_TIMEOUT_S)
     for process in alive:
         with contextlib.suppress(psutil.Error):
             process.kill()
-    psutil.wait_procs(alive, STOP_TIMEOUT_S)
+    wait_until_gone(alive, STOP_TIMEOUT_S)
 
 
 def _last_words(path: Path) -> str:

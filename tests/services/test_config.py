@@ -11,6 +11,7 @@ import pytest
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
+from services import stack
 from services.config import (
     PORT_RANGE,
     Settings,
@@ -192,3 +193,11 @@ def test_a_copy_with_other_folders_uses_them(settings: Settings, tmp_path: Path)
     assert settings.archive_folder == settings.home / "archive"
     copy = settings.model_copy(update={"archive": tmp_path, "database_url": "sqlite:///other.db"})
     assert (copy.archive_folder, copy.effective_database_url) == (tmp_path, "sqlite:///other.db")
+
+
+def test_who_is_given_secrets_is_started_by_somebody_else(settings: Settings, tmp_path: Path) -> None:
+    assert not settings.is_run_by_others
+    given = load_settings(home=tmp_path / "home", secrets=tmp_path)
+    assert given.is_run_by_others
+    assert not stack.ensure_up(given, lambda _line: None)
+    assert not given.home.exists()
