@@ -350,11 +350,13 @@ class Crawler:
         """One visit and the seconds it took; a fault of ours costs this URL a try, never the run."""
         run.pages += 1
         began = time.monotonic()
-        try:
-            visit = await self._visitor.visit(claim, run.site)
-        except Exception:
-            log.exception("visit failed", url=claim.target.url)
-            visit = Visit(_internal_fault(claim, self._clock(), self._settings.limits))
+        # Whatever is logged on the way, by whichever module, says whose it is.
+        with structlog.contextvars.bound_contextvars(run=claim.target.run_id, url=claim.target.url):
+            try:
+                visit = await self._visitor.visit(claim, run.site)
+            except Exception:
+                log.exception("visit failed")
+                visit = Visit(_internal_fault(claim, self._clock(), self._settings.limits))
         run.note(visit)
         self._visits += 1
         return visit, time.monotonic() - began

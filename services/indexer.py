@@ -184,11 +184,17 @@ class Indexer:
             page = self._archive.read(capture.capture_id)
             site_key = self._site_key(capture.site_id)
         except (CaptureMissing, CaptureDamaged, NotFound) as exc:
-            log.warning("capture cannot be indexed", url=capture.url, capture=capture.capture_id, reason=str(exc))
+            log.warning(
+                "capture cannot be indexed",
+                url=capture.url,
+                capture=capture.capture_id,
+                run=capture.run_id,
+                reason=str(exc),
+            )
             self._mark([capture], IndexState.REFUSED, str(exc))
             return
         except ArchiveError as exc:
-            log.warning("waiting for the archive", capture=capture.capture_id, reason=str(exc))
+            log.warning("waiting for the archive", capture=capture.capture_id, run=capture.run_id, reason=str(exc))
             self._defer([capture], READ_AGAIN_S, str(exc))
             return
         if page.dom_html is None and not is_readable(capture.content_type, page.body[:1024]):
@@ -229,7 +235,9 @@ class Indexer:
         except MemoryError:
             return IndexState.REFUSED, "its text could not be taken out with the memory that one page may have"
         except Exception as exc:
-            log.exception("extraction failed", url=task.capture.url, capture=task.capture.capture_id)
+            log.exception(
+                "extraction failed", url=task.capture.url, capture=task.capture.capture_id, run=task.capture.run_id
+            )
             return IndexState.REFUSED, f"its text could not be taken out: {type(exc).__name__}: {exc}"
         if not result.body:
             return IndexState.SKIPPED, "the page shows no text"
@@ -240,7 +248,9 @@ class Indexer:
         if capture.capture_id in self._stumbled:
             self._stumbled.discard(capture.capture_id)
             return IndexState.REFUSED, reason
-        log.warning("page is tried once more", url=capture.url, capture=capture.capture_id, reason=reason)
+        log.warning(
+            "page is tried once more", url=capture.url, capture=capture.capture_id, run=capture.run_id, reason=reason
+        )
         self._stumbled.add(capture.capture_id)
         return IndexState.WAITING, reason
 
@@ -289,7 +299,13 @@ class Indexer:
         overtaken = [capture for capture, _ in by_outcome.get(BulkOutcome.SUPERSEDED, ())]
         self._mark(overtaken, IndexState.SKIPPED, "a newer version is indexed")
         for capture, result in by_outcome.get(BulkOutcome.REFUSED, ()):
-            log.warning("document refused", url=capture.url, capture=capture.capture_id, reason=result.reason)
+            log.warning(
+                "document refused",
+                url=capture.url,
+                capture=capture.capture_id,
+                run=capture.run_id,
+                reason=result.reason,
+            )
             self._mark([capture], IndexState.REFUSED, f"Elasticsearch refused it: {result.reason}")
         self._hold_back(by_outcome.get(BulkOutcome.RETRY, []), by_outcome.get(BulkOutcome.BLOCKED, []), bool(done))
 

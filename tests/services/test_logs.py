@@ -51,3 +51,13 @@ def test_below_the_level_nothing_is_logged_and_libraries_only_warn(stream: io.St
     assert "chatter" not in stream.getvalue()
     assert "trouble" in stream.getvalue()
     assert "detail" in stream.getvalue()
+
+
+def test_what_is_bound_around_a_unit_of_work_is_in_every_line_of_it(stream: io.StringIO) -> None:
+    logs.configure("info", "json", stream)
+    with structlog.contextvars.bound_contextvars(run=7, url="http://x.example/"):
+        structlog.get_logger("crawler.robots").info("robots.txt cannot be read", host="x.example")
+    structlog.get_logger("crawler.crawl").info("run ends")
+    first, last = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert (first["run"], first["url"], first["host"]) == (7, "http://x.example/", "x.example")
+    assert "run" not in last
