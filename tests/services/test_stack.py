@@ -35,13 +35,15 @@ TIMEOUT_S = 120.0
 class Stack:
     """A stack with a home of its own on the suite's node, driven by the program as a user drives it."""
 
-    def __init__(self, home: Path, node: Settings) -> None:
-        self.settings = node.model_copy(update={"home": home, "index_prefix": f"{node.index_prefix}stack-"})
+    def __init__(self, home: Path, node: Settings, database_url: str = "") -> None:
+        prefix = f"{node.index_prefix}stack-{'postgres' if database_url else 'sqlite'}-"
+        self.settings = node.model_copy(update={"home": home, "index_prefix": prefix, "database_url": database_url})
         writer = credentials(node, ElasticUser.WRITER)
         self._environment = {
             **os.environ,
             "PLUMBLINE_HOME": str(home),
-            "PLUMBLINE_INDEX_PREFIX": self.settings.index_prefix,
+            "PLUMBLINE_INDEX_PREFIX": prefix,
+            "PLUMBLINE_DATABASE_URL": database_url,
             "PLUMBLINE_EXTRACT_PROCESSES": "1",
             "ELASTICSEARCH_URL": writer.url,
             "ELASTICSEARCH_USER": writer.user,
@@ -79,10 +81,11 @@ class Stack:
         return content.decode()
 
 
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory, node: Settings) -> Iterator[Stack]:
-    """The sample portal, crawled and searchable."""
-    sample_stack = Stack(tmp_path_factory.mktemp("stack"), node)
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def up(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, node: Settings) -> Iterator[Stack]:
+    """The sample portal, crawled and searchable, with a crawl database of each kind."""
+    database_url = request.getfixturevalue("postgres").new_database() if request.param == "postgres" else ""
+    sample_stack = Stack(tmp_path_factory.mktemp("stack"), node, database_url)
     done = sample_stack.run("up", "--sample", "--until-idle")
     assert done.returncode == 0, done.stderr
     assert re.search(r"sign in to the admin as owner with the password \S{16}", done.stdout)
