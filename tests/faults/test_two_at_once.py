@@ -33,18 +33,19 @@ def faulty(node: Settings) -> Iterator[FaultyStack]:
 
 
 def test_of_three_stacks_that_are_started_at_once_one_runs(faulty: FaultyStack) -> None:
-    starts = [faulty.begin("up", "--detach"), faulty.begin("up", "--detach"), faulty.begin("up")]
-    said = [start.communicate()[0] if start is not starts[2] else "" for start in starts]
-    assert [start.returncode for start in starts[:2]] == [0, 0], said
-    foreground = starts[2]
-    if foreground.poll() is None:  # it was first, and runs the stack
-        assert all("the stack is up already" in text or "starting" in text for text in said)
+    in_background = [faulty.begin("up", "--detach"), faulty.begin("up", "--detach")]
+    foreground = faulty.begin("up")
+    for start in in_background:
+        said = start.communicate()[0]
+        assert start.returncode == 0, said
+        assert "search page: http://127.0.0.1:" in said
+    if foreground.poll() is None:  # it was the first
         assert faulty.victims()["supervisor"].pid == foreground.pid
         faulty.down()
-        assert foreground.wait() == 0
     else:
-        assert "the stack is up already: http://127.0.0.1:" in foreground.communicate()[0]
         assert foreground.returncode == 1
+    said = foreground.communicate()[0]
+    assert ("the stack is up already: http://127.0.0.1:" in said) is (foreground.returncode == 1)
 
 
 def test_a_second_scheduler_stands_by_and_takes_over_when_the_first_is_killed(faulty: FaultyStack) -> None:
@@ -68,7 +69,7 @@ def test_a_second_scheduler_stands_by_and_takes_over_when_the_first_is_killed(fa
     finally:
         second.terminate()
         said = second.communicate()[0]
-    assert "standing by" in said or "acting as the scheduler" in said
+    assert "standing by" in said
 
 
 def schedulers(engine: database.Engine) -> list[control.Worker]:
