@@ -80,7 +80,7 @@ def own_jieba(jieba: Any) -> Iterator[Any]:
 def made_up_texts(jieba: Any) -> list[str]:
     """Dictionary words, those with Latin letters above all, torn and mixed with what jieba treats apart."""
     dice = random.Random(20130101)
-    words = [word for word, frequency in jieba.FREQ.items() if frequency]
+    words: list[str] = [word for word, frequency in jieba.FREQ.items() if frequency]
     latin_words = [word for word in words if not word.isascii() and any(char.isascii() for char in word)]
     ranges = [
         (0x20, 0x2FF),

@@ -43,6 +43,9 @@ abstract class FoldFilter extends CharFilter {
   private int[] differences = new int[16];
   private int corrections;
 
+  /** The last correction that was asked for, -1 if that was before the first. */
+  private int recent = -1;
+
   /**
    * @param table what each UTF-16 unit becomes, or {@link #BY_GROUP}
    */
@@ -70,9 +73,24 @@ abstract class FoldFilter extends CharFilter {
 
   @Override
   protected int correct(int place) {
+    if (!isBehind(recent, place) || isBehind(recent + 1, place)) {
+      recent = findCorrection(place);
+    }
+    return recent < 0 ? place : place + differences[recent];
+  }
+
+  /** The last correction at or before a place. Places are mostly asked for in turn, so it is often the next one. */
+  private int findCorrection(int place) {
+    if (isBehind(recent + 1, place) && !isBehind(recent + 2, place)) {
+      return recent + 1;
+    }
     int at = Arrays.binarySearch(places, 0, corrections, place);
-    int last = at >= 0 ? at : -at - 2;
-    return last < 0 ? place : place + differences[last];
+    return at >= 0 ? at : -at - 2;
+  }
+
+  /** Whether a place is at or after that of a correction. */
+  private boolean isBehind(int correction, int place) {
+    return correction < corrections && (correction < 0 || places[correction] <= place);
   }
 
   final void keep(int from, int length) {
