@@ -216,7 +216,7 @@ class Builder:
         for source in sources:
             found = self._find(dockerfile, flags["from"], source) if "from" in flags else self._context / source
             into = place / found.name if target.endswith("/") else place
-            into.parent.mkdir(parents=True, exist_ok=True)
+            make_parents(into, image.layers[0], image.layers[1:])
             if found.is_dir():
                 shutil.copytree(found, into, dirs_exist_ok=True)
             else:
@@ -262,6 +262,19 @@ def new_layer(scratch: Path) -> Path:
     (layer / "tmp").mkdir()
     (layer / "tmp").chmod(0o1777)
     return layer
+
+
+def make_parents(path: Path, layer: Path, lower: Sequence[Path]) -> None:
+    """The folders above a path of a layer, with owner and mode of those of the layers below that they cover."""
+    for parent in reversed(path.relative_to(layer).parents[:-1]):
+        if (layer / parent).exists():
+            continue
+        (layer / parent).mkdir()
+        covered = next((place / parent for place in [*lower, Path("/")] if (place / parent).is_dir()), None)
+        if covered is not None:
+            found = covered.stat()
+            os.chown(layer / parent, found.st_uid, found.st_gid)
+            (layer / parent).chmod(found.st_mode & 0o7777)
 
 
 def execute(image: Image, line: str, arguments: Mapping[str, str] | None = None) -> None:
@@ -574,6 +587,9 @@ class Rehearsal:
             lines.append(f"mount --bind {source} {root}{mount['target']}")
             if mount.get("read_only"):
                 lines.append(f"mount -o remount,ro,bind {root}{mount['target']}")
+        files = (service.get("ulimits") or {}).get("nofile")
+        if files is not None:
+            lines.append(f"ulimit -n {files['hard'] if isinstance(files, dict) else files}")
         environment = image.environment | (service.get("environment") or {})
         if service.get("hostname"):
             environment["HOSTNAME"] = service["hostname"]
@@ -599,17 +615,7 @@ class Rehearsal:
 
     def _make_mount_point(self, upper: Path, image: Image, target: str, is_file: bool) -> None:
         place = upper / target[1:]
-        # A folder that is new in the upper layer would be root's: keep the owners of the folders above it.
-        for parent in reversed(place.relative_to(upper).parents[:-1]):
-            if not (upper / parent).exists():
-                (upper / parent).mkdir()
-                of_image = next(
-                    (layer / parent for layer in image.layers if (layer / parent).is_dir()), Path("/") / parent
-                )
-                if of_image.is_dir():
-                    found = of_image.stat()
-                    os.chown(upper / parent, found.st_uid, found.st_gid)
-                    (upper / parent).chmod(found.st_mode & 0o7777)
+        make_parents(place, upper, image.layers)
         if is_file:
             place.touch()
         else:
@@ -641,7 +647,8 @@ def scratch_folder() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        run("umount", folder)
+        # What still ends in it must not hide why the rehearsal has failed.
+        run("umount", "--lazy", folder)
         folder.rmdir()
 
 
