@@ -30,6 +30,7 @@ import tenacity
 from crawler import database, fingerprint, politeness, urls
 from crawler.addresses import Resolver
 from crawler.archive import captures
+from crawler.archive.archive import Archive
 from crawler.archive.writer import ArchiveWriter
 from crawler.errors import ArchiveError, BadTopic, BadUrl, DatabaseError
 from crawler.fetcher import Fetcher, FetcherSettings
@@ -208,6 +209,7 @@ class Crawler:
         self._engine = engine
         self._frontier = frontier
         self._writer = writer
+        self._reader = Archive(settings.archive_folder, engine)
         self._visitor = visitor
         self._settings = settings
         self._in_thread = in_thread
@@ -278,7 +280,11 @@ class Crawler:
         site = Site(info.settings, scope, info.needs_browser, info.pages > 0, focus)
         if known is None:
             return RunningRun(info, site, info.pages)
-        return RunningRun(info, site, max(known.pages, info.pages), known.judged, known.rendered)
+        # The same object, since visits under way count on it.
+        known.info, known.site = info, site
+        if info.pages > known.pages:
+            known.pages = info.pages
+        return known
 
     def _focus(self, info: RunInfo, known: RunningRun | None) -> Focus | None:
         """Made once a run: what it learns about links stays with it."""
@@ -412,6 +418,7 @@ class Crawler:
         with database.read(self._engine) as conn:
             same = captures.originals(conn, {id_ for visit in pages.values() if (id_ := _unchanged_capture(visit))})
             copies = captures.by_digest(conn, {visit.digest for visit in pages.values() if _may_be_copy(visit)})
+        copies = {digest: original for digest, original in copies.items() if self._is_whole(original)}
         kept: dict[int, NewCapture] = {}
         for position, visit in pages.items():
             assert visit.page is not None
@@ -422,6 +429,15 @@ class Crawler:
             kept[position] = _new_capture(visit, visit.page, stored, original)
         self._writer.sync()
         return kept
+
+    def _is_whole(self, original: Original) -> bool:
+        """Whether the archive still has these bytes: a reference to damaged ones would lose the page for good."""
+        try:
+            self._reader.read(original.capture_id)
+        except ArchiveError as exc:
+            log.warning("archived copy cannot be referred to", capture=original.capture_id, reason=str(exc))
+            return False
+        return True
 
     def _report(self, batch: list[Visit | HostDone], kept: dict[int, NewCapture]) -> None:
         """One transaction for all that a batch has to say."""

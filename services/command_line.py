@@ -490,19 +490,29 @@ def archive() -> None:
 @archive.command("verify")
 @json_option
 def archive_verify(as_json: bool) -> None:
-    """Prove every capture against its bytes; exit code 1 if one is lost or wrong."""
+    """Prove every capture against its bytes; exit code 1 if one is lost or wrong.
+
+    A page whose newest capture is damaged is fetched whole by the next crawl of its site.
+    """
     from crawler.archive.archive import Archive, Severity
     from services import stack
 
     settings = _settings()
     errors = notes = 0
+    damaged: set[int] = set()
     with stack.opened_database(settings) as engine:
-        for finding in Archive(settings.archive_folder, engine).verify():
+        archived = Archive(settings.archive_folder, engine)
+        for finding in archived.verify():
             errors += finding.severity is Severity.ERROR
             notes += finding.severity is Severity.NOTE
             where = finding.path if finding.offset is None else f"{finding.path} at {finding.offset}"
             if not as_json:
                 click.echo(f"{finding.severity}: {where}: {finding.message}")
+            if finding.severity is Severity.ERROR and finding.capture_id is not None:
+                damaged.add(finding.capture_id)
+        anew = archived.fetch_anew(damaged) if damaged else 0
+    if anew:
+        _say(f"{anew} pages will be fetched whole by the next crawl of their sites")
     if as_json:
         _print_json({"errors": errors, "notes": notes})
     else:

@@ -6,7 +6,7 @@ Every read checks the SHA-256 of the payload against the row; bytes that differ 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -104,6 +104,14 @@ class Archive:
         on_disk = {file.relative_to(self._folder).as_posix() for file in self._folder.rglob("*.warc.gz")}
         for path in sorted(on_disk - set(known.values())):
             yield Finding(Severity.NOTE, path, None, "no capture lies in this file")
+
+    def fetch_anew(self, damaged: Collection[int]) -> int:
+        """Have the pages of damaged captures fetched whole by the next run of their sites, and archived anew.
+
+        While they are unchanged they would only be referred to, and stay lost. Returns how many pages.
+        """
+        with database.write(self._engine) as conn:
+            return captures.forget_validators(conn, damaged)
 
     def export(self, folder: Path, site_id: int | None = None, *, max_file_bytes: int = MAX_FILE_BYTES) -> list[Path]:
         """Copy the captures of a site (None: of all) into new WARC files under `folder`; returns the files.

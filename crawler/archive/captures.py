@@ -260,6 +260,17 @@ def of_site(conn: Connection, site_id: int | None, after_id: int, limit: int) ->
     return _located(conn, of_it, captures.c.id, limit)
 
 
+def forget_validators(conn: Connection, capture_ids: Collection[int]) -> int:
+    """Have pages whose last good capture is one of these fetched whole at their next visit; how many pages."""
+    nothing = dict.fromkeys(("etag", "last_modified", "digest", "capture_id"))
+    pages = 0
+    for chunk in _chunks(list(capture_ids)):
+        held = sa.select(captures.c.url_id).where(captures.c.id.in_(chunk))
+        statement = sa.update(urls).where(urls.c.id.in_(held), urls.c.capture_id.in_(chunk))
+        pages += conn.execute(statement.values(nothing)).rowcount
+    return pages
+
+
 def adopt_url(conn: Connection, target: CrawlUrl, now: datetime) -> tuple[int, int]:
     """The id of a URL that a capture is imported for, made if it is new, and a new generation of it."""
     conn.execute(

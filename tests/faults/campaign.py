@@ -63,6 +63,7 @@ class Campaign:
         self._killed_busy = 0
 
     def run(self, kills: int, per_round: int) -> dict[str, object]:
+        self._faulty.wait_until_idle()
         rounds = 0
         while self._killed.total() < kills:
             rounds += 1
@@ -92,7 +93,7 @@ class Campaign:
         losses = self._faulty.losses(*self._sites)
         self._losses.append(losses)
         self._recovery_s.append(recovery_s)
-        verdict = "all there" if losses == Losses() else f"WRONG: {losses}"
+        verdict = "all there" if losses == Losses() else f"WRONG: {str(losses)[:2000]}"
         say(f"round {number}: killed {', '.join(names)}; whole again after {recovery_s:.1f} s; {verdict}")
 
     def _kill(self) -> str:
