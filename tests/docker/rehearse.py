@@ -6,7 +6,8 @@ user, the environment, the volumes, the read-only root and the networks that the
 capabilities. Services start in the order of their conditions, and are healthy when their own health commands say so.
 
 What differs: the base images (this machine's Python, JDK, Maven, Chromium and PostgreSQL stand in; Elasticsearch is
-the distribution of Maven Central, which lacks a few modules) and limits of memory (they are compared with what was
+the distribution of Maven Central, which lacks a few modules, so that its users come from files and not from the
+security API) and limits of memory (they are compared with what was
 used). Kibana, Caddy and Prometheus are not here and are left out. It needs root, iproute2, util-linux, Go, Maven, a
 JDK, PostgreSQL and Chromium, and leaves nothing behind.
 """
@@ -17,6 +18,7 @@ import argparse
 import json
 import os
 import re
+import resource
 import shlex
 import shutil
 import signal
@@ -35,9 +37,11 @@ import psutil
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
+from services.accounts import roles  # noqa: E402
 from services.config import load_settings  # noqa: E402
+from services.elastic import ElasticUser  # noqa: E402
 from services.java import find_jdk  # noqa: E402
-from services.node import fetch_distribution  # noqa: E402
+from services.node import fetch_distribution, hash_password  # noqa: E402
 from tests.databases import postgres_programs  # noqa: E402
 
 PYTHON_HOME = "/usr/local/image-python"
@@ -46,6 +50,9 @@ ELASTICSEARCH_HOME = "/usr/share/elasticsearch"
 NOT_HERE = {"kibana", "kibana-setup", "caddy", "prometheus"}
 NOT_IN_DISTRIBUTION = ("ingest.geoip", "xpack.ml")
 """Settings of modules that the distribution of Maven Central does not have."""
+MOST_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+FILES_OF_NODE = 65535
+"""What Elasticsearch demands of a node that others may join."""
 HEAP = "-Xms512m -Xmx512m"
 """An engine's limit of memory would say it."""
 PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
@@ -60,6 +67,12 @@ if [ ! -s "$PGDATA/PG_VERSION" ]; then
   pg_ctl -D "$PGDATA" -w stop >/dev/null
 fi
 exec postgres -D "$PGDATA" -c listen_addresses='*'
+"""
+SETUP_WITHOUT_USERS = """
+from services import accounts
+from services.docker import setup
+accounts.create = lambda *_: None
+setup.main()
 """
 ELASTICSEARCH_ENTRYPOINT = """
 set -e
@@ -541,7 +554,10 @@ class Rehearsal:
         if name == "postgres":
             return ["sh", "-c", POSTGRES_ENTRYPOINT]
         if name.startswith("elasticsearch"):
+            seed_users(image, self._scratch / "volumes" / "secrets-setup")
             return ["sh", "-c", ELASTICSEARCH_ENTRYPOINT]
+        if name == "setup":
+            return ["python", "-c", SETUP_WITHOUT_USERS, *(service["command"] if arguments is None else arguments)]
         entrypoint = service.get("entrypoint") or image.entrypoint
         given = service.get("command") or (image.command if not service.get("entrypoint") else [])
         return [*entrypoint, *(given if arguments is None else arguments)]
@@ -589,7 +605,8 @@ class Rehearsal:
                 lines.append(f"mount -o remount,ro,bind {root}{mount['target']}")
         files = (service.get("ulimits") or {}).get("nofile")
         if files is not None:
-            lines.append(f"ulimit -n {files['hard'] if isinstance(files, dict) else files}")
+            wanted = files["hard"] if isinstance(files, dict) else files
+            lines.append(f"ulimit -n {min(int(wanted), MOST_FILES)}")
         environment = image.environment | (service.get("environment") or {})
         if service.get("hostname"):
             environment["HOSTNAME"] = service["hostname"]
@@ -620,6 +637,15 @@ class Rehearsal:
             place.touch()
         else:
             place.mkdir(exist_ok=True)
+
+
+def seed_users(image: Image, masters: Path) -> None:
+    """Roles and users as files: the index that the security API keeps them in needs a module that is not here."""
+    config = image.layers[0] / ELASTICSEARCH_HOME[1:] / "config"
+    users = [(user.value, (masters / f"elasticsearch_{user}").read_text()) for user in ElasticUser]
+    (config / "roles.yml").write_text(json.dumps(roles("plumbline-")))
+    (config / "users").write_text("".join(f"{name}:{hash_password(password)}\n" for name, password in users))
+    (config / "users_roles").write_text("".join(f"{name}:{name}\n" for name, _ in users))
 
 
 def check(what: str, is_so: bool, said: object = "") -> None:
@@ -753,6 +779,9 @@ def strip_settings(image: Image) -> None:
     kept = [line for line in lines if not line.startswith(NOT_IN_DISTRIBUTION)]
     dropped = ", ".join(line.strip() for line in lines if line not in kept)
     say(f"left out, since only the full distribution has them: {dropped}")
+    if MOST_FILES < FILES_OF_NODE:
+        say(f"this machine allows {MOST_FILES} open files: the node stays alone, or it would refuse to start")
+        kept.append("transport.host: 127.0.0.1\n")
     settings.write_text("".join(kept), "utf-8")
 
 
