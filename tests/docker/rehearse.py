@@ -643,7 +643,8 @@ def seed_users(image: Image, masters: Path) -> None:
     """Roles and users as files: the index that the security API keeps them in needs a module that is not here."""
     config = image.layers[0] / ELASTICSEARCH_HOME[1:] / "config"
     users = [(user.value, (masters / f"elasticsearch_{user}").read_text()) for user in ElasticUser]
-    (config / "roles.yml").write_text(json.dumps(roles("plumbline-")))
+    granted = roles("plumbline-").items()
+    (config / "roles.yml").write_text("".join(f"{name}: {json.dumps(privileges)}\n" for name, privileges in granted))
     (config / "users").write_text("".join(f"{name}:{hash_password(password)}\n" for name, password in users))
     (config / "users_roles").write_text("".join(f"{name}:{name}\n" for name, _ in users))
 
