@@ -10,22 +10,21 @@ visit, so that a late one never overwrites a newer page.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
-import resource
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
 import structlog
-from pebble import ProcessExpired, ProcessPool
+from pebble import ProcessExpired
 
 from crawler import database
 from crawler.archive import captures
@@ -48,6 +47,7 @@ from services.elastic import (
     credentials,
 )
 from services.errors import NotFound, SearchRefused, SearchUnavailable
+from services.extraction import ExtractingProcesses, extracting_processes, process_count
 from services.worker_names import worker_name
 
 VERSION_STEP_BITS = 20
@@ -67,13 +67,12 @@ FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 BLOCKED_PAUSE_S = 10.0
 """Asked this seldom, a node whose disk is full sees at most four requests in half a minute."""
+TRIES = 2
+"""Of a page whose extracting process ends or takes too long."""
+TRIES_OF_INNOCENTS = 5
+"""Of a page that was under way when all of them ended."""
 READ_AGAIN_S = 10.0
 """A disk that could not be read is asked again after this long."""
-TASKS_PER_PROCESS = 1000
-"""Then it is replaced: what leaks in a parser does not add up."""
-PROCESS_MEMORY_BYTES = 4 << 30
-"""Address space of an extracting process; a page that wants more is refused."""
-LEAVE_S = 5.0
 
 log = structlog.get_logger()
 
@@ -105,7 +104,7 @@ class Indexer:
         settings: Settings,
         engine: Engine,
         elastic: Elastic,
-        pool: ProcessPool,
+        pool: ExtractingProcesses,
         worker: str,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -116,10 +115,10 @@ class Indexer:
         self._clock = clock
         self._archive = Archive(settings.archive_folder, engine)
         self._timeout_s = settings.extract_timeout_s
-        self._most_under_way = _process_count(settings) * UNDER_WAY_PER_PROCESS
+        self._most_under_way = process_count(settings) * UNDER_WAY_PER_PROCESS
         self._tasks: dict[int, _Task] = {}
         self._ready: list[_Ready] = []
-        self._stumbled: set[int] = set()
+        self._stumbles: Counter[int] = Counter()
         self._sites: dict[int, str] = {}
         self._indices_made = False
         self._paused_until: datetime | None = None
@@ -201,7 +200,7 @@ class Indexer:
             self._mark([capture], IndexState.SKIPPED, f"{media_type(capture.content_type, b'')} is not text")
             return
         source = Source(capture.url, page.body, capture.content_type, capture.captured_at, page.dom_html)
-        future = self._pool.schedule(_extract, args=(source,), timeout=self._timeout_s)
+        future = self._pool.schedule(_extract, source, self._timeout_s)
         self._tasks[capture.capture_id] = _Task(capture, site_key, future)
 
     def _collect(self) -> None:
@@ -230,6 +229,8 @@ class Indexer:
             return self._stumble(task.capture, f"its text could not be taken out within {self._timeout_s:g} seconds")
         except ProcessExpired as exc:
             return self._stumble(task.capture, f"it ended the extracting process (exit code {exc.exitcode})")
+        except BrokenProcessPool:
+            return self._stumble(task.capture, "all extracting processes were ended", TRIES_OF_INNOCENTS)
         except NotText as exc:
             return IndexState.SKIPPED, str(exc)
         except MemoryError:
@@ -243,15 +244,15 @@ class Indexer:
             return IndexState.SKIPPED, "the page shows no text"
         return result
 
-    def _stumble(self, capture: Capture, reason: str) -> tuple[IndexState, str]:
-        """A page has a second try: what the system killed, or froze, need not be to blame."""
-        if capture.capture_id in self._stumbled:
-            self._stumbled.discard(capture.capture_id)
+    def _stumble(self, capture: Capture, reason: str, tries: int = TRIES) -> tuple[IndexState, str]:
+        """Give a page another try: what the system killed, or froze, need not be to blame."""
+        self._stumbles[capture.capture_id] += 1
+        if self._stumbles[capture.capture_id] >= tries:
+            del self._stumbles[capture.capture_id]
             return IndexState.REFUSED, reason
         log.warning(
-            "page is tried once more", url=capture.url, capture=capture.capture_id, run=capture.run_id, reason=reason
+            "page is tried again", url=capture.url, capture=capture.capture_id, run=capture.run_id, reason=reason
         )
-        self._stumbled.add(capture.capture_id)
         return IndexState.WAITING, reason
 
     def _send_if_due(self) -> bool:
@@ -456,22 +457,6 @@ def run_indexer(
             _take_leave(indexer, engine, worker)
 
 
-@contextmanager
-def extracting_processes(settings: Settings) -> Iterator[ProcessPool]:
-    """The processes in which pages are read, replaced when they end or have read many."""
-    pool = ProcessPool(
-        max_workers=_process_count(settings),
-        max_tasks=TASKS_PER_PROCESS,
-        initializer=_limit_memory,
-        context=_process_context(),
-    )
-    try:
-        yield pool
-    finally:
-        pool.stop()  # type: ignore[no-untyped-call]
-        pool.join(LEAVE_S)
-
-
 def _run(indexer: Indexer, engine: Engine, worker: str, stop: threading.Event, on_round: Callable[[], None]) -> None:
     beaten_at = -BEAT_S
     while not stop.is_set():
@@ -497,21 +482,6 @@ def _take_leave(indexer: Indexer, engine: Engine, worker: str) -> None:
         log.warning("could not give captures back", error=str(exc))
 
 
-def _process_count(settings: Settings) -> int:
-    return settings.extract_processes or os.cpu_count() or 1
-
-
 def _extract(source: Source) -> Document:
     """In a process of the pool; links stay there, since the index does not hold them."""
     return replace(extract(source), links=())
-
-
-def _limit_memory() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (PROCESS_MEMORY_BYTES, PROCESS_MEMORY_BYTES))
-
-
-def _process_context() -> multiprocessing.context.BaseContext:
-    """Processes are forked from a small one that has the extractor loaded, never from this one and its threads."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["extractor.extract"])
-    return context

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pebble import ProcessPool
 from sqlalchemy.engine import Engine
 
 from crawler import database
@@ -20,7 +19,8 @@ from crawler.records import Capture, IndexState
 from services import control, indexer
 from services.config import Settings, load_settings
 from services.elastic import Elastic, ElasticUser, IndexName, credentials
-from services.indexer import Indexer, extracting_processes
+from services.extraction import ExtractingProcesses, extracting_processes
+from services.indexer import Indexer
 from tests.crawler.archive.shelf import NOW, Shelf, make_page
 from tests.faults.faulty_stack import wait_for
 
@@ -29,7 +29,7 @@ PAGES = 30
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[ProcessPool]:
+def pool() -> Iterator[ExtractingProcesses]:
     with extracting_processes(load_settings(extract_processes=1)) as pool:
         yield pool
 
@@ -37,7 +37,7 @@ def pool() -> Iterator[ProcessPool]:
 class Desk:
     """An indexer on the suite's node, with waiting captures and a clock of the test's own."""
 
-    def __init__(self, settings: Settings, engine: Engine, elastic: Elastic, pool: ProcessPool) -> None:
+    def __init__(self, settings: Settings, engine: Engine, elastic: Elastic, pool: ExtractingProcesses) -> None:
         self.engine = engine
         self.elastic = elastic
         self.shelf = Shelf(engine, settings.archive_folder)
@@ -86,7 +86,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(node_settings: Settings, sqlite_template: Path, pool: ProcessPool) -> Iterator[Desk]:
+def desk(node_settings: Settings, sqlite_template: Path, pool: ExtractingProcesses) -> Iterator[Desk]:
     Path(node_settings.effective_database_url.removeprefix("sqlite:///")).write_bytes(sqlite_template.read_bytes())
     engine = database.open_database(node_settings.effective_database_url)
     with Elastic(credentials(node_settings, ElasticUser.WRITER), node_settings.index_prefix) as elastic:
