@@ -11,6 +11,7 @@ import argparse
 import json
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -30,6 +31,9 @@ def main() -> int:
     parser.add_argument("--delay", type=float, default=0.02, help="seconds that a page takes to answer")
     parser.add_argument("--seed", type=int, default=None, help="of the random numbers, to repeat a run")
     asked = parser.parse_args()
+    # Ctrl-C, in the background too: the stack does not stay behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     seed = asked.seed if asked.seed is not None else random.SystemRandom().randrange(10**6)
     say(f"random seed {seed}")
     home = Path(tempfile.mkdtemp(prefix="plumbline-faults-"))
