@@ -3,6 +3,7 @@
 #   make run     set up, start the stack with the sample portal, and say where the search page is
 #   make setup   set up only: .venv, the Elasticsearch plugin and node, a browser
 #   make test    the whole suite, with a real node and a real browser
+#   make faults  the long set of faults: 200 kills of processes among others; about an hour
 #   make check   format, lint, types and quick tests: before each commit
 #   make rehearse   run docker-compose.yml without a container engine (as root; see tests/docker/rehearse.py)
 #   make lock    pin anew what pyproject.toml asks for
@@ -13,7 +14,7 @@
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run setup test check lock clean plugin-test rehearse
+.PHONY: help run setup test faults check lock clean plugin-test rehearse
 
 ifndef PYTHON
 PYTHON := $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -45,6 +46,10 @@ setup: $(INSTALLED) $(BUILT)
 
 test: setup plugin-test
 	$(BIN)/pytest
+
+faults: setup
+	$(BIN)/pytest tests/faults --long
+	@$(BIN)/python -m tests.faults.campaign
 
 check: $(INSTALLED)
 	$(BIN)/ruff format --check .

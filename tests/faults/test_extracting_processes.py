@@ -98,7 +98,7 @@ def kill_all(processes: Sequence[psutil.Process]) -> None:
 
 
 @pytest.mark.parametrize("victims", [lambda: workers()[:1], workers, lambda: [fork_server()]])
-@pytest.mark.parametrize("after_s", [0.0, 0.5])
+@pytest.mark.parametrize("after_s", [0.0, pytest.param(0.5, marks=pytest.mark.long)])
 def test_processes_that_are_killed_while_nothing_is_to_do_are_replaced(
     desk: Desk, victims: Callable[[], list[psutil.Process]], after_s: float
 ) -> None:

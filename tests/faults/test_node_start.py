@@ -13,7 +13,7 @@ import pytest
 
 from tests.faults.faulty_stack import FaultyStack, wait_for
 
-pytestmark = [pytest.mark.node, pytest.mark.slow]
+pytestmark = [pytest.mark.node, pytest.mark.long]
 LAUNCHER = "org.elasticsearch.launcher.CliToolLauncher"
 SERVER = "org.elasticsearch.bootstrap.Elasticsearch"
 
