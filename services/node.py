@@ -45,7 +45,6 @@ COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 PLUGIN = "analysis-jieba"
 PLUGIN_TARGET = Path(__file__).parent / "elasticsearch" / PLUGIN / "target"
 NODE_USER = "plumbline"
-LAUNCHER_CLASS = "org.elasticsearch.launcher.CliToolLauncher"
 NODE_CLASS = "org.elasticsearch.bootstrap.Elasticsearch"
 MIN_FREE_BYTES = 1_000_000_000
 FETCH_TIMEOUT_S = 3600.0
@@ -104,7 +103,7 @@ class LocalNode:
         """Stop the node; False if there was none. Its data stay."""
         process = self.process()
         if process is None:
-            return False
+            return self._end_starters()
         process.terminate()
         if wait_until_gone([process], STOP_TIMEOUT_S):
             self._log.warning("node does not stop; killed", pid=process.pid)
@@ -119,18 +118,15 @@ class LocalNode:
         """
         try:
             process = psutil.Process(int(self._pid_file.read_text()))
-            if self._is_ours(process, NODE_CLASS):
+            if self._is_ours(process):
                 return process
         except (OSError, ValueError, psutil.Error):
             pass
-        return next((process for process in psutil.process_iter() if self._is_ours(process, NODE_CLASS)), None)
+        return next((process for process in psutil.process_iter() if self._is_ours(process)), None)
 
-    def _is_ours(self, process: psutil.Process, main_class: str) -> bool:
-        try:
-            command = process.cmdline()
-        except psutil.Error:
-            return False
-        return f"-Des.path.home={self.folder}" in command and any(part.endswith(main_class) for part in command)
+    def _is_ours(self, process: psutil.Process) -> bool:
+        command = _command(process)
+        return f"-Des.path.home={self.folder}" in command and any(part.endswith(NODE_CLASS) for part in command)
 
     @property
     def _pid_file(self) -> Path:
@@ -146,6 +142,7 @@ class LocalNode:
             self.stop()
         distribution = fetch_distribution(self._settings, self._say)
         owner = node_owner() if is_root() else None
+        self._end_starters()
         self._prepare(distribution, owner)
         if not self._plugin_is_current(plugin):
             self._install_plugin(plugin, owner)
@@ -174,6 +171,8 @@ class LocalNode:
 
     def _write_configuration(self, templates: Path) -> None:
         config = self.folder / "config"
+        for left_over in config.glob("*.tmp"):  # Elasticsearch refuses to start over a keystore that it was writing.
+            left_over.unlink()
         shutil.copyfile(templates / "log4j2.properties", config / "log4j2.properties")
         options = (templates / "jvm.options").read_text().splitlines()
         without_gc_log = [line for line in options if "-Xlog:gc" not in line]
@@ -270,7 +269,6 @@ class LocalNode:
 
     def _start(self, owner: NodeOwner | None) -> None:
         self._say("starting Elasticsearch (usually 15 to 30 seconds)")
-        self._end_launchers()
         self._pid_file.unlink(missing_ok=True)
         deadline = self._deadline()
         start_log = self.folder / "logs" / "start.log"
@@ -300,12 +298,18 @@ class LocalNode:
             raise NodeError(f"Elasticsearch did not start: {explain_start(start_log, status)} (see {start_log})")
         self._wait_until_answering(deadline)
 
-    def _end_launchers(self) -> None:
-        """End what is left of a start that was killed half-way, before it brings up a node of its own."""
-        for process in psutil.process_iter():
-            if self._is_ours(process, LAUNCHER_CLASS):
-                self._log.warning("an earlier start of the node was cut off; what is left of it is ended")
-                _kill_tree(process)
+    def _end_starters(self) -> bool:
+        """End what is left of a start (or an installation of the plugin) whose command was killed half-way.
+
+        Otherwise it would bring up a node of its own beside ours.
+        """
+        # The script, the launcher of the server, and the tools: each as its command line shows it.
+        begins = (f"{self.folder}/bin/elasticsearch", f"{self.folder}/lib/tools/", f"-Des.path.home={self.folder}")
+        left = [p for p in psutil.process_iter() if any(part.startswith(begins) for part in _command(p))]
+        for process in left:
+            self._log.warning("an earlier start of the node was cut off; what is left of it is ended", pid=process.pid)
+            _kill_tree(process)
+        return bool(left)
 
     def _wait_until_answering(self, deadline: float) -> None:
         while self._health() not in ("yellow", "green"):
@@ -457,6 +461,14 @@ def _kill_group(launcher: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(launcher.pid, signal.SIGKILL)
     launcher.wait()
+
+
+def _command(process: psutil.Process) -> list[str]:
+    """Its command line; empty if it is gone."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 def _kill_tree(process: psutil.Process) -> None:

@@ -240,10 +240,10 @@ def down(settings: Settings, say: Say) -> bool:
         for process in wait_until_gone([supervisor], DOWN_TIMEOUT_S):
             process.kill()
     found = end_left_overs(settings) or found
-    if LocalNode(settings).process() is not None:
+    node = LocalNode(settings)
+    if node.process() is not None:
         say("stopping Elasticsearch")
-        found = LocalNode(settings).stop() or found
-    return found
+    return node.stop() or found
 
 
 def end_left_overs(settings: Settings) -> bool:

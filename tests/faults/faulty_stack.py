@@ -172,7 +172,7 @@ def wait_for(condition: Callable[[], T], what: str, patience_s: float = PATIENCE
     deadline = time.monotonic() + patience_s
     while not (found := condition()):
         assert time.monotonic() < deadline, f"waited {patience_s:.0f} s for {what}"
-        time.sleep(0.1)
+        time.sleep(0.02)
     return found
 
 
