@@ -266,7 +266,7 @@ class Supervisor:
     def __init__(self, settings: Settings, say: Say, sample: bool = False) -> None:
         self._settings = settings
         self._tell = say
-        self._history = _rotated(log_folder(settings) / "supervisor.log", "%(asctime)s %(message)s")
+        self._history = _rotated(log_folder(settings) / "supervisor.log", "%(asctime)sZ %(message)s")
         self._sample = sample
         self._node = LocalNode(settings, self._say)
         self._owns_node = False
@@ -590,7 +590,9 @@ def _state_file(settings: Settings) -> Path:
 
 def _rotated(path: Path, form: str = "%(message)s") -> logging.Handler:
     handler = logging.handlers.RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=LOG_FILES, delay=True)
-    handler.setFormatter(logging.Formatter(form))
+    formatter = logging.Formatter(form, "%Y-%m-%dT%H:%M:%S")
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
     return handler
 
 
