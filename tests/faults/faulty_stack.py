@@ -133,6 +133,13 @@ class FaultyStack:
                 )
                 control.start(engine, control.create_or_update(engine, site.host, settings), "test")
 
+    def crawl_sample(self) -> None:
+        """Ask for another run of the sample site."""
+        with stack.opened_database(self.settings) as engine:
+            for site in control.list_sites(engine):
+                if site.key == "sample":
+                    control.start(engine, site.site_id, "test")
+
     def is_idle(self) -> bool:
         with stack.opened_database(self.settings) as engine:
             return control.is_idle(engine)
