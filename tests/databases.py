@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -23,8 +23,10 @@ NEWEST = database.newest_revision()
 class PostgresServer:
     """A running cluster on loopback, with one migrated database that is emptied for each test."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, restart: Callable[[str], None]) -> None:
         self._port = port
+        self.restart = restart
+        """Stop and start the server; `fast` or `immediate`, which is as good as a kill."""
         self._made = 0
         self._admin = database.open_database(self._url("postgres")).execution_options(isolation_level="AUTOCOMMIT")
         self._migrated = database.open_database(self.new_database())
@@ -87,9 +89,14 @@ def postgres_server(programs: Path) -> Iterator[PostgresServer]:
     subprocess.run(initdb, user=user, cwd="/", check=True, capture_output=True)
     options = f"-c port={port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
     pg_ctl = [programs / "pg_ctl", "-D", data, "-w", "-l", folder / "log"]
+
+    def restart(mode: str) -> None:
+        for command in (["-m", mode, "stop"], ["-o", options, "start"]):
+            subprocess.run([*pg_ctl, *command], user=user, cwd="/", check=True, stdout=subprocess.DEVNULL)
+
     subprocess.run([*pg_ctl, "-o", options, "start"], user=user, cwd="/", check=True, stdout=subprocess.DEVNULL)
     try:
-        with closing(PostgresServer(port)) as server:
+        with closing(PostgresServer(port, restart)) as server:
             yield server
     finally:
         subprocess.run([*pg_ctl, "-m", "immediate", "stop"], user=user, cwd="/", check=True, stdout=subprocess.DEVNULL)
