@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from pebble import ProcessPool
-from sqlalchemy.engine import Engine
 
 from crawler import database
 from crawler.archive import captures
@@ -22,47 +21,28 @@ from crawler.records import Capture, IndexState
 from crawler.urls import document_id
 from services import indexer as indexer_module
 from services.config import Settings, load_settings
-from services.elastic import BulkDocument, BulkOutcome, BulkResult, Elastic, ElasticUser, credentials
-from services.errors import SearchUnavailable
+from services.elastic import BulkDocument, Elastic, ElasticUser, credentials
 from services.indexer import VERSION_STEP_BITS, Indexer, extracting_processes, run_indexer
 from services.search.records import SearchQuery
 from services.search.search import search
 from tests.crawler.archive.shelf import NOW, Shelf, make_page
 from tests.services.stumbling import stumbling_extract
+from tests.services.troubled_node import BLOCKED, BUSY, CONFLICT, REFUSED, TroubledNode, no_trouble
 
 PAGE = "<title>渠首_河湾网</title><body><h1>渠首</h1><p>渠首今天开闸放水，下游六座泵站同时投入运行。</p></body>"
 DEADLINE_S = 60.0
 
-
-class Index:
-    """What an `Elastic` is to the indexer, with outcomes as they are told: states that a real node does not show."""
-
-    def __init__(self) -> None:
-        self.tell: Callable[[BulkDocument], tuple[BulkOutcome, str | None]] = lambda _: (BulkOutcome.INDEXED, None)
-        self.bulks: list[list[BulkDocument]] = []
-        self.stored: dict[str, int] = {}
-
-    def ensure_indices(self) -> None:
-        pass
-
-    def bulk(self, documents: Sequence[BulkDocument]) -> tuple[BulkResult, ...]:
-        if documents:
-            self.bulks.append(list(documents))
-        return tuple(BulkResult(document.document_id, *self.tell(document)) for document in documents)
-
-    def versions(self, document_ids: Sequence[str]) -> dict[str, int]:
-        return {name: self.stored[name] for name in document_ids if name in self.stored}
+pytestmark = pytest.mark.node
 
 
 class Desk:
-    """An indexer over a shelf, with a clock of the test's own."""
+    """An indexer over a shelf and a node that can be unwell, with a clock of the test's own."""
 
-    def __init__(self, settings: Settings, engine: Engine, shelf: Shelf, pool: ProcessPool) -> None:
-        self.engine, self.shelf = engine, shelf
-        self.index = Index()
+    def __init__(self, settings: Settings, shelf: Shelf, pool: ProcessPool, node: TroubledNode) -> None:
+        self.engine, self.shelf, self.node = shelf.engine, shelf, node
+        self.elastic = Elastic(node.credentials, settings.index_prefix)
         self.now = NOW + timedelta(hours=1)
-        given: Any = self.index
-        self.indexer = Indexer(settings, engine, given, pool, "indexer-1", lambda: self.now)
+        self.indexer = Indexer(settings, shelf.engine, self.elastic, pool, "indexer-1", lambda: self.now)
 
     def work(self) -> None:
         """Until there is nothing to do now."""
@@ -78,14 +58,17 @@ class Desk:
         return found.index_state, found.index_error
 
     def sent(self) -> list[list[str]]:
-        return [[document.source["url"] for document in bulk if document.source] for bulk in self.index.bulks]
+        return [[document.source["url"] for document in bulk if document.source] for bulk in self.node.bulks]
 
 
 @pytest.fixture
-def shelf(engine: Engine, settings: Settings) -> Iterator[Shelf]:
-    shelf = Shelf(engine, settings.archive_folder)
+def shelf(node_settings: Settings, sqlite_template: Path) -> Iterator[Shelf]:
+    Path(node_settings.effective_database_url.removeprefix("sqlite:///")).write_bytes(sqlite_template.read_bytes())
+    engine = database.open_database(node_settings.effective_database_url)
+    shelf = Shelf(engine, node_settings.archive_folder)
     yield shelf
     shelf.writer.close()
+    engine.dispose()
 
 
 @pytest.fixture(scope="module")
@@ -95,10 +78,17 @@ def pool() -> Iterator[ProcessPool]:
 
 
 @pytest.fixture
-def desk(settings: Settings, engine: Engine, shelf: Shelf, pool: ProcessPool) -> Iterator[Desk]:
-    desk = Desk(settings, engine, shelf, pool)
+def troubled(node_settings: Settings) -> Iterator[TroubledNode]:
+    with TroubledNode(credentials(node_settings, ElasticUser.WRITER)) as troubled:
+        yield troubled
+
+
+@pytest.fixture
+def desk(node_settings: Settings, shelf: Shelf, pool: ProcessPool, troubled: TroubledNode) -> Iterator[Desk]:
+    desk = Desk(node_settings, shelf, pool, troubled)
     yield desk
     desk.indexer.leave()
+    desk.elastic.close()
 
 
 def page(name: str, html: str = PAGE, **options: Any) -> Any:
@@ -108,7 +98,7 @@ def page(name: str, html: str = PAGE, **options: Any) -> Any:
 def test_a_capture_becomes_a_document_fenced_by_its_generation(desk):
     capture = desk.shelf.keep(page("a"))
     desk.work()
-    ((document,),) = desk.index.bulks
+    ((document,),) = desk.node.bulks
     assert document.document_id == document_id(capture.urlkey)
     assert document.version == capture.generation << VERSION_STEP_BITS
     assert document.source["title"] == "渠首"
@@ -126,39 +116,37 @@ def test_what_is_no_page_is_skipped_with_a_reason(desk):
     assert desk.state(missing) == (IndexState.SKIPPED, "the server answered 404")
     assert desk.state(picture) == (IndexState.SKIPPED, "image/png is not text")
     assert desk.state(empty) == (IndexState.SKIPPED, "the page shows no text")
-    assert desk.index.bulks == []
+    assert desk.node.bulks == []
 
 
 def test_the_rendered_page_is_what_is_indexed(desk):
     desk.shelf.keep(page("a", "<script>write()</script>", rendered="<body><p>脚本写出的渠首消息。</p></body>"))
     desk.work()
-    assert desk.index.bulks[0][0].source["body"] == "脚本写出的渠首消息。"
+    assert desk.node.bulks[0][0].source["body"] == "脚本写出的渠首消息。"
 
 
 def test_a_refused_document_is_recorded_and_holds_nobody_up(desk):
     bad, good = desk.shelf.keep(page("bad")), desk.shelf.keep(page("good"))
-    refused = (BulkOutcome.REFUSED, "failed to parse field [published_at]")
-    desk.index.tell = lambda document: refused if "bad" in document.source["url"] else (BulkOutcome.INDEXED, None)
+    desk.node.tell = lambda document: REFUSED if "bad" in document.source["url"] else None
     desk.work()
     assert desk.state(bad) == (IndexState.REFUSED, "Elasticsearch refused it: failed to parse field [published_at]")
     assert desk.state(good) == (IndexState.INDEXED, None)
     desk.now += timedelta(hours=1)
     desk.work()
-    assert len(desk.index.bulks) == 1
+    assert len(desk.node.bulks) == 1
 
 
 def test_a_busy_answer_is_tried_again_later_and_alone(desk):
     captured = [desk.shelf.keep(page(name)) for name in "ab"]
-    busy = (BulkOutcome.RETRY, "queue full")
-    desk.index.tell = lambda document: busy if document.source["url"].endswith("b") else (BulkOutcome.INDEXED, None)
+    desk.node.tell = lambda document: BUSY if document.source["url"].endswith("b") else None
     desk.work()
     assert [desk.state(capture) for capture in captured] == [
         (IndexState.INDEXED, None),
         (IndexState.WAITING, "queue full"),
     ]
     desk.work()
-    assert len(desk.index.bulks) == 1
-    desk.index.tell = lambda _: (BulkOutcome.INDEXED, None)
+    assert len(desk.node.bulks) == 1
+    desk.node.tell = no_trouble
     desk.now += timedelta(seconds=2)
     desk.work()
     assert desk.sent()[1:] == [["http://h.example/b"]]
@@ -167,30 +155,29 @@ def test_a_busy_answer_is_tried_again_later_and_alone(desk):
 
 def test_a_node_whose_disk_is_full_is_asked_seldom_and_loses_nothing(desk):
     captured = [desk.shelf.keep(page(name)) for name in "abc"]
-    desk.index.tell = lambda _: (BulkOutcome.BLOCKED, "disk usage exceeded flood-stage watermark")
+    desk.node.tell = lambda _: BLOCKED
     desk.work()
     for _ in range(30):
         desk.now += timedelta(seconds=1)
         desk.work()
-    assert len(desk.index.bulks) <= 5
+    assert len(desk.node.bulks) <= 5
     assert "indexing is paused" in desk.indexer.message and "flood-stage" in desk.indexer.message
     assert {desk.state(capture)[0] for capture in captured} == {IndexState.WAITING}
-    desk.index.tell = lambda _: (BulkOutcome.INDEXED, None)
+    desk.node.tell = no_trouble
     desk.now += timedelta(seconds=15)
     desk.work()
     assert {desk.state(capture) for capture in captured} == {(IndexState.INDEXED, None)}
     assert desk.indexer.message == ""
 
 
-def test_a_page_that_hangs_or_kills_its_process_costs_only_itself(settings, engine, shelf, pool, monkeypatch):
+def test_a_page_that_hangs_or_kills_its_process_costs_only_itself(desk, monkeypatch):
     monkeypatch.setattr(indexer_module, "_extract", stumbling_extract)
-    limits = settings.model_copy(update={"extract_timeout_s": 2.0})
-    desk = Desk(limits, engine, shelf, pool)
+    desk.indexer._timeout_s = 5.0
     names = ("hang", "die", "raise", "fine")
-    captured = {name: shelf.keep(page(name)) for name in names}
+    captured = {name: desk.shelf.keep(page(name)) for name in names}
     desk.work()
     states = {name: desk.state(captured[name]) for name in names}
-    assert states["hang"] == (IndexState.REFUSED, "its text could not be taken out within 2 seconds")
+    assert states["hang"] == (IndexState.REFUSED, "its text could not be taken out within 5 seconds")
     assert states["die"][0] is IndexState.REFUSED and "ended the extracting process" in states["die"][1]
     assert states["raise"] == (IndexState.REFUSED, "its text could not be taken out: ValueError: odd page")
     assert states["fine"] == (IndexState.INDEXED, None)
@@ -230,42 +217,36 @@ def unreadable(_capture_id: int) -> Any:
     raise ArchiveError("cannot read a.warc.gz: Input/output error")
 
 
-def test_a_node_that_goes_away_between_two_questions_is_waited_for(desk, monkeypatch):
+def test_a_node_that_goes_away_between_two_questions_is_waited_for(desk):
     capture = desk.shelf.keep(page("a"))
-    desk.index.tell = lambda _: (BulkOutcome.SUPERSEDED, "conflict")
-    monkeypatch.setattr(desk.index, "versions", unavailable)
+    desk.node.tell = lambda _: CONFLICT
+    desk.node.is_away = lambda path: "_bulk" not in path and len(desk.node.bulks) == 1
     desk.work()
-    assert desk.state(capture) == (IndexState.WAITING, "Elasticsearch cannot be reached")
-    monkeypatch.undo()
-    desk.index.tell = lambda _: (BulkOutcome.INDEXED, None)
+    state, reason = desk.state(capture)
+    assert state is IndexState.WAITING and reason
+    desk.node.is_away = lambda _: False
+    desk.node.tell = no_trouble
     desk.now += timedelta(minutes=1)
     desk.work()
     assert desk.state(capture) == (IndexState.INDEXED, None)
 
 
-def unavailable(_document_ids: Sequence[str]) -> Any:
-    raise SearchUnavailable("Elasticsearch cannot be reached")
-
-
-def test_what_it_waited_for_is_forgotten_once_the_indices_are_there(desk, monkeypatch):
-    def not_yet() -> None:
-        raise SearchUnavailable("Elasticsearch is starting")
-
-    monkeypatch.setattr(desk.index, "ensure_indices", not_yet)
+def test_what_it_waited_for_is_forgotten_once_the_indices_are_there(desk):
+    desk.node.is_away = lambda _: True
     desk.work()
-    assert desk.indexer.message == "Elasticsearch is starting"
-    monkeypatch.undo()
+    assert desk.indexer.message
+    desk.node.is_away = lambda _: False
     desk.now += timedelta(seconds=2)
     desk.work()
     assert desk.indexer.message == ""
 
 
-@pytest.mark.parametrize("outcome", [BulkOutcome.BLOCKED, BulkOutcome.RETRY])
-def test_a_clock_that_is_set_back_keeps_nobody_waiting(desk, outcome):
+@pytest.mark.parametrize("trouble", [BLOCKED, BUSY])
+def test_a_clock_that_is_set_back_keeps_nobody_waiting(desk, trouble):
     capture = desk.shelf.keep(page("a"))
-    desk.index.tell = lambda _: (outcome, "not now")
+    desk.node.tell = lambda _: trouble
     desk.work()
-    desk.index.tell = lambda _: (BulkOutcome.INDEXED, None)
+    desk.node.tell = no_trouble
     desk.now -= timedelta(days=1)
     desk.work()
     assert desk.state(capture) == (IndexState.INDEXED, None)
@@ -289,7 +270,7 @@ def test_a_withdrawn_document_leaves_the_index_and_a_later_visit_brings_it_back(
         conn.execute(urls.update().values(capture_id=capture.capture_id))
         captures.withdraw(conn, [capture.url_id], desk.now)
     desk.work()
-    ((deletion,),) = [bulk for bulk in desk.index.bulks if bulk[0].source is None]
+    ((deletion,),) = [bulk for bulk in desk.node.bulks if bulk[0].source is None]
     assert deletion.document_id == document_id(capture.urlkey)
     assert capture.generation << VERSION_STEP_BITS < deletion.version < (capture.generation + 1) << VERSION_STEP_BITS
     with database.read(desk.engine) as conn:
@@ -308,21 +289,20 @@ def test_a_damaged_capture_is_refused(desk):
 def test_the_same_visit_extracted_again_goes_above_partial_updates(desk):
     capture = desk.shelf.keep(page("a"))
     name, version = document_id(capture.urlkey), capture.generation << VERSION_STEP_BITS
-    desk.index.stored = {name: version + 3}
-    desk.index.tell = lambda document: (
-        (BulkOutcome.SUPERSEDED, "conflict") if document.version <= version + 3 else (BulkOutcome.INDEXED, None)
-    )
+    desk.elastic.ensure_indices()
+    desk.elastic.bulk([BulkDocument(name, version + 3, {"title": "三次小改之后"})])
     desk.work()
-    assert [bulk[0].version for bulk in desk.index.bulks] == [version, version + 4]
+    assert [bulk[0].version for bulk in desk.node.bulks[1:]] == [version, version + 4]
     assert desk.state(capture)[0] is IndexState.INDEXED
 
 
 def test_a_newer_page_is_never_overwritten(desk):
     capture = desk.shelf.keep(page("a"))
-    desk.index.stored = {document_id(capture.urlkey): (capture.generation + 1) << VERSION_STEP_BITS}
-    desk.index.tell = lambda _: (BulkOutcome.SUPERSEDED, "conflict")
+    newer = BulkDocument(document_id(capture.urlkey), (capture.generation + 1) << VERSION_STEP_BITS, {"title": "新版"})
+    desk.elastic.ensure_indices()
+    desk.elastic.bulk([newer])
     desk.work()
-    assert len(desk.index.bulks) == 1
+    assert len(desk.node.bulks) == 2
     assert desk.state(capture) == (IndexState.SKIPPED, "a newer version is indexed")
 
 
@@ -336,7 +316,6 @@ def test_what_is_not_done_when_the_indexer_leaves_waits_for_the_next(desk):
         ]
 
 
-@pytest.mark.node
 def test_a_page_is_searchable_within_two_seconds(node_settings, sqlite_template, tmp_path):
     Path(node_settings.effective_database_url.removeprefix("sqlite:///")).write_bytes(sqlite_template.read_bytes())
     engine = database.open_database(node_settings.effective_database_url)
