@@ -30,7 +30,7 @@ from filelock import FileLock, Timeout
 
 from crawler import database
 from services import control
-from services.config import Settings, child_environment, kept_port, port_is_free, python, web_port
+from services.config import Settings, child_environment, kept_port, make_home, port_is_free, python, web_port
 from services.elastic import Elastic, ElasticUser, credentials
 from services.ending import wait_until_gone
 from services.errors import NodeError, SearchUnavailable, ServiceError, StackError
@@ -137,6 +137,7 @@ def log_folder(settings: Settings) -> Path:
 
 def prepare(settings: Settings, say: Say) -> None:
     """Make the home folder, the database and the first owner, whose password is said this once."""
+    make_home(settings)
     with opened_database(settings) as engine:
         owner = control.ensure_owner(engine)
     if owner is not None:
