@@ -7,6 +7,7 @@ the supervisor that started them is gone. Each runs alone as well, as a service 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import signal
@@ -18,6 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -102,7 +104,7 @@ def open_crawl_database(settings: Settings) -> database.Engine:
     """The crawl database with its tables; the file of a new one can be read by its owner alone."""
     if not settings.database_url:
         make_home(settings)
-        os.close(os.open(settings.home / DATABASE_FILE, os.O_RDWR | os.O_CREAT, 0o600))
+        _make_file(settings.home / DATABASE_FILE)
     engine = database.open_database(settings.effective_database_url)
     try:
         database.migrate(engine)
@@ -110,6 +112,17 @@ def open_crawl_database(settings: Settings) -> database.Engine:
         engine.dispose()
         raise
     return engine
+
+
+def _make_file(path: Path) -> None:
+    """Make a file that only its owner can read; one that is there is not touched.
+
+    It must not even be opened: closing a file gives up all locks that this process has on it (POSIX), those of an
+    open SQLite connection too, and the next process to leave would take the log away from under that connection.
+    """
+    with contextlib.suppress(FileExistsError):
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _open_database(settings: Settings) -> database.Engine:
