@@ -121,7 +121,6 @@ def _make_file(path: Path) -> None:
     open SQLite connection too, and the next process to leave would take the log away from under that connection.
     """
     with contextlib.suppress(FileExistsError):
-    with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
