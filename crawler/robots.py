@@ -20,7 +20,7 @@ import structlog
 
 from crawler import politeness, robots_rules, urls
 from crawler.errors import BadUrl, FetchError, RefusedAddress
-from crawler.records import Fault, FetchedPage, FetchRequest, RobotsFile, Validators
+from crawler.records import Fault, FetchedPage, FetchErrorKind, FetchRequest, RobotsFile, Validators
 from crawler.robots_rules import RobotsRules
 
 LIFETIME_S: Final = 86_400.0
@@ -40,6 +40,8 @@ _PRODUCT = re.compile(r"compatible;\s*([A-Za-z_-]+)")
 Fetch = Callable[[FetchRequest], Awaitable[FetchedPage]]
 Load = Callable[[str], Awaitable[RobotsFile | None]]
 Save = Callable[[RobotsFile], Awaitable[None]]
+
+NO_HOST = frozenset({FetchErrorKind.CONNECT, FetchErrorKind.DNS})
 
 log = structlog.get_logger()
 
@@ -91,7 +93,7 @@ class Robots:
         self._asking: dict[tuple[str, frozenset[str], str | None], asyncio.Task[_Known]] = {}
 
     async def verdict(self, url: str, template: FetchRequest) -> RobotsVerdict:
-        """What holds for a URL. Raises RefusedAddress if the host may not be asked at all."""
+        """What holds for a URL. Raises FetchError if the host cannot be reached, or may not be asked at all."""
         host = urls.host_of(url)
         known = self._known.get(host)
         if known is None or not self._holds(known.file):
@@ -167,8 +169,8 @@ class Robots:
             page = await self._fetch(request)
             page = await self._follow(page, request)
         except FetchError as exc:
-            if isinstance(exc, RefusedAddress) and page is None:
-                raise  # The host itself, not only where its robots.txt leads.
+            if page is None and (isinstance(exc, RefusedAddress) or exc.kind in NO_HOST):
+                raise  # The host itself may not or cannot be asked, whatever for.
             log.info("robots.txt cannot be read", host=host, reason=str(exc))
             return self._unreachable(host, None)
         is_cut = {Fault.PARTIAL, Fault.TOO_SLOW} & set(page.faults)
