@@ -332,8 +332,14 @@ def test_browser_and_fetcher_of_a_site_share_its_cookies(play: Play) -> None:
 def browsers() -> list[psutil.Process]:
     """The main processes of the browsers that this process has started, the newest last."""
     children = psutil.Process().children(recursive=True)
-    found = [child for child in children if "chrom" in child.name() and "--type=" not in " ".join(child.cmdline())]
-    return sorted(found, key=lambda child: child.create_time())
+    return sorted(filter(is_browser, children), key=lambda child: child.create_time())
+
+
+def is_browser(process: psutil.Process) -> bool:
+    try:
+        return "chrom" in process.name() and "--type=" not in " ".join(process.cmdline())
+    except psutil.Error:  # it has just ended
+        return False
 
 
 def test_a_browser_that_is_killed_is_replaced(play: Play) -> None:

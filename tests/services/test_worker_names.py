@@ -26,7 +26,6 @@ from services import control
 from services.control import WorkerKind
 from services.worker_names import free_the_dead, is_surely_dead, worker_name
 
-NOW = datetime.now(UTC)
 LEASE_S = 300  # no test takes so long
 SAY_NAME = """
 import sys
@@ -88,7 +87,7 @@ def test_what_a_dead_worker_held_is_given_back_at_once(any_engine: Engine, other
     assert free_the_dead(any_engine) == [name]
     assert claimable(any_engine) == (1, 1)
     assert not control.list_workers(any_engine)
-    assert control.run_due(any_engine, "another scheduler", NOW).holds_lease
+    assert control.run_due(any_engine, "another scheduler", datetime.now(UTC)).holds_lease
 
 
 def test_what_a_living_worker_or_one_elsewhere_holds_is_left_alone(any_engine: Engine) -> None:
@@ -99,20 +98,21 @@ def test_what_a_living_worker_or_one_elsewhere_holds_is_left_alone(any_engine: E
 
 def hold_everything(engine: Engine, worker: str) -> None:
     """The worker has leased a host and a capture, acts as the scheduler, and has spoken."""
+    now = datetime.now(UTC)
     settings = SiteSettings(seeds=("http://a.cn/",))
-    site_id = control.create_or_update(engine, "a.cn", settings, NOW)
-    run_id = control.start(engine, site_id, "test", NOW).run_id
+    site_id = control.create_or_update(engine, "a.cn", settings, now)
+    run_id = control.start(engine, site_id, "test", now).run_id
     frontier = Frontier(worker)
     with database.write(engine) as conn:
-        frontier.begin_runs(conn, NOW)
-        frontier.add(conn, [CrawlUrl("http://a.cn/", "http://a.cn/", "a.cn:80", site_id, run_id)], NOW)
-        (claim,) = frontier.claim(conn, NOW, 1, 1, LEASE_S)
+        frontier.begin_runs(conn, now)
+        frontier.add(conn, [CrawlUrl("http://a.cn/", "http://a.cn/", "a.cn:80", site_id, run_id)], now)
+        (claim,) = frontier.claim(conn, now, 1, 1, LEASE_S)
         stored = StoredRecords("a.warc.gz", 0, 10, None, None)
-        capture = NewCapture(claim, NOW, 200, "text/html", "d", 1, (), stored, IndexState.WAITING, None)
+        capture = NewCapture(claim, now, 200, "text/html", "d", 1, (), stored, IndexState.WAITING, None)
         captures.insert(conn, [capture], worker)
-        captures.claim_waiting(conn, worker, NOW, 1, LEASE_S)
-    control.beat(engine, worker, WorkerKind.CRAWLER, 1, {}, NOW)
-    control.run_due(engine, worker, NOW)
+        captures.claim_waiting(conn, worker, now, 1, LEASE_S)
+    control.beat(engine, worker, WorkerKind.CRAWLER, 1, {}, now)
+    control.run_due(engine, worker, now)
 
 
 def claimable(engine: Engine) -> tuple[int, int]:
